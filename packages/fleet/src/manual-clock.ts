@@ -1,0 +1,57 @@
+import type { Clock, Timer } from './ports/clock.js'
+
+/** A clock that stands still until it is told to move. Timers fire in order of time, then of arming. */
+export class ManualClock implements Clock {
+  #nowMs = 0
+  #order = 0
+  #timers: { atMs: number; order: number; callback: () => void }[] = []
+
+  now(): number {
+    return this.#nowMs
+  }
+
+  get pendingTimers(): number {
+    return this.#timers.length
+  }
+
+  setTimer(delayMs: number, callback: () => void): Timer {
+    const timer = { atMs: this.#nowMs + Math.max(0, delayMs), order: this.#order++, callback }
+    this.#timers.push(timer)
+    return {
+      cancel: () => {
+        this.#timers = this.#timers.filter((other) => other !== timer)
+      },
+    }
+  }
+
+  /** Moves time by `ms`, firing what falls due on the way, each at its own time. */
+  advance(ms: number): void {
+    const end = this.#nowMs + ms
+    for (;;) {
+      const due = this.#timers
+        .filter((timer) => timer.atMs <= end)
+        .sort((a, b) => a.atMs - b.atMs || a.order - b.order)[0]
+      if (!due) break
+      this.#timers = this.#timers.filter((timer) => timer !== due)
+      this.#nowMs = Math.max(this.#nowMs, due.atMs)
+      due.callback()
+    }
+    this.#nowMs = end
+  }
+
+  /** As `advance`, but lets promises settle after each timer, so that chains of awaits move on. */
+  async advanceAsync(ms: number): Promise<void> {
+    const end = this.#nowMs + ms
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve))
+      const due = this.#timers
+        .filter((timer) => timer.atMs <= end)
+        .sort((a, b) => a.atMs - b.atMs || a.order - b.order)[0]
+      if (!due) break
+      this.#timers = this.#timers.filter((timer) => timer !== due)
+      this.#nowMs = Math.max(this.#nowMs, due.atMs)
+      due.callback()
+    }
+    this.#nowMs = end
+  }
+}
