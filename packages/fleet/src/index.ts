@@ -1,0 +1,32 @@
+export {
+  DiscoveryError,
+  FleetError,
+  type FleetErrorCode,
+  InvalidFleetOptionsError,
+  InvalidRecordError,
+  LinkProtocolError,
+  LinkRefusedError,
+  TransportError,
+  type TransportErrorCode,
+} from './errors.js'
+export { type Clock, sleep, systemClock, type Timer } from './ports/clock.js'
+export type { Discovery, FleetChange, FleetEntry, FleetEntryKind, Registration } from './ports/discovery.js'
+export type {
+  KvEventBatch,
+  KvEventMessage,
+  KvEventSource,
+  KvEventTransport,
+  LoadReport,
+} from './ports/kv-events.js'
+export { type LogFields, type Logger, silentLogger } from './ports/logger.js'
+export { type Random, seededRandom, systemRandom } from './ports/random.js'
+export type {
+  RequestTransport,
+  TransportRequest,
+  TransportResponse,
+  WorkerRequestHandler,
+} from './ports/request-transport.js'
+export { parseServerRecord, ServerRecord } from './records/server-record.js'
+export { expandTargets, type RouteTarget } from './records/targets.js'
+export { parseWorkerRecord, WorkerRecord } from './records/worker-record.js'
+export { type FleetSettings, firstDifference, type SettingDifference } from './settings.js'

@@ -1,0 +1,2 @@
+// For packages of this repository, outside semver.
+export { ManualClock } from './manual-clock.js'

@@ -1,0 +1,176 @@
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { ServerError } from '../errors.js'
+import { logLevels } from '../logging.js'
+import { version } from '../version.js'
+import { runServer } from './server-command.js'
+import { runUp } from './up-command.js'
+import { runWorkerSim } from './worker-sim-command.js'
+
+/** Builds and runs the `infera` command line. Ends the process with 1 and one clear line when a command fails. */
+export async function run(argv: readonly string[]): Promise<void> {
+  try {
+    await program().parseAsync(argv)
+  } catch (error) {
+    console.error(explain(error))
+    process.exitCode = 1
+  }
+}
+
+/** A known mistake is its sentence alone; anything else is our bug and comes with its stack. */
+function explain(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const code = (error as { code?: unknown }).code
+  const isOurs = error instanceof ServerError || (typeof code === 'string' && code.startsWith('INFERA_'))
+  return isOurs ? `infera: ${error.message} (${String(code)})` : (error.stack ?? error.message)
+}
+
+function program(): Command {
+  const infera = new Command('infera')
+    .description('One OpenAI-compatible endpoint in front of many LLM workers, placed by KV-cache locality.')
+    .version(version)
+    .showHelpAfterError('(add --help for what can be given)')
+  infera.addCommand(withServerOptions(upCommand()))
+  infera.addCommand(withServerOptions(serverCommand()))
+  infera.addCommand(workerCommand())
+  return infera
+}
+
+function upCommand(): Command {
+  return new Command('up')
+    .description(
+      'Run a whole fleet on this machine: the server and simulated workers, each a process of its own.',
+    )
+    .option('--workers <count>', 'simulated workers to start', wholeNumber(1, 256), 4)
+    .option('--time-scale <factor>', 'speed of simulated time: 1 real, 0 instant', ratio, 1)
+    .option('--kv-blocks <count>', 'KV blocks of each worker', wholeNumber(8, 10_000_000), 8000)
+    .option('--json', 'print one line {"event":"ready","url":...} when ready, and nothing else', false)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  infera up                         4 workers behind http://127.0.0.1:8000
+  infera up --port 0 --json         any free port; the ready line says which
+  infera up --workers 8 --policy round-robin`,
+    )
+    .action((flags) => runUp(flags))
+}
+
+function serverCommand(): Command {
+  return new Command('server')
+    .description('Run the server alone; workers join it by link, or are named with --worker.')
+    .option(
+      '--worker <model=url>',
+      'an HTTP worker that does not announce itself, as in llama=http://10.0.0.5:8000; repeatable',
+      collect,
+      [],
+    )
+    .option('--json', 'print one line {"event":"ready","url":...} when ready, and nothing else', false)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  infera server --model qwen3=/models/Qwen3-8B
+  infera server --worker llama=http://127.0.0.1:9000 --policy least-loaded
+
+Workers on other machines reach the server only if it listens wider, as in --host 0.0.0.0; give a join token then.`,
+    )
+    .action((flags) => runServer(flags))
+}
+
+function workerCommand(): Command {
+  const sim = new Command('sim')
+    .description('Run one simulated engine and join it to one or more servers.')
+    .requiredOption('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect, [])
+    .option('--model <name>', 'the name it serves', 'infera-sim')
+    .option(
+      '--model-folder <folder>',
+      'folder with tokenizer.json; default: the small model that comes along',
+    )
+    .option('--kv-blocks <count>', 'KV blocks of its cache', wholeNumber(8, 10_000_000), 8000)
+    .option('--block-size <tokens>', 'tokens per KV block', wholeNumber(1, 4096), 16)
+    .option('--time-scale <factor>', 'speed of simulated time: 1 real, 0 instant', ratio, 1)
+    .option(
+      '--drain-timeout <ms>',
+      'how long running requests may take after SIGTERM',
+      wholeNumber(0, 86_400_000),
+      30_000,
+    )
+    .addOption(joinTokenOption())
+    .addOption(logLevelOption())
+    .action((flags) => runWorkerSim(flags))
+  return new Command('worker').description('Run one worker.').addCommand(sim)
+}
+
+function withServerOptions(command: Command): Command {
+  return command
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
+    .option('--port <number>', 'port to listen on; 0 picks a free one', wholeNumber(0, 65_535), 8000)
+    .addOption(
+      new Option('--policy <name>', 'how requests are placed')
+        .choices(['kv-aware', 'round-robin', 'least-loaded'])
+        .default('kv-aware'),
+    )
+    .option(
+      '--overlap-weight <weight>',
+      'price of a prompt block the worker does not hold; 0 ignores caches',
+      ratio,
+      1,
+    )
+    .option(
+      '--model <name=folder>',
+      'a model and the folder of its tokenizer.json and chat template; repeatable; default: the simulated model',
+      collect,
+      [],
+    )
+    .option(
+      '--max-body-bytes <bytes>',
+      'largest request body',
+      wholeNumber(1, Number.MAX_SAFE_INTEGER),
+      134_217_728,
+    )
+    .option(
+      '--request-max-retries <count>',
+      'further workers tried before the first byte',
+      wholeNumber(0, 16),
+      2,
+    )
+    .option(
+      '--shutdown-grace <ms>',
+      'how long running requests may take after SIGTERM',
+      wholeNumber(0, 86_400_000),
+      30_000,
+    )
+    .addOption(joinTokenOption())
+    .addOption(logLevelOption())
+}
+
+function joinTokenOption(): Option {
+  return new Option(
+    '--join-token <token>',
+    'bearer token between workers and server; better given in the environment',
+  ).env('INFERA_JOIN_TOKEN')
+}
+
+function logLevelOption(): Option {
+  return new Option('--log-level <level>', 'least level of the lines on stderr')
+    .choices([...logLevels])
+    .default('info')
+}
+
+function collect(value: string, previous: string[]): string[] {
+  return [...previous, value]
+}
+
+function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text)
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value
+    throw new InvalidArgumentError(`give a whole number from ${min} to ${max}.`)
+  }
+}
+
+function ratio(text: string): number {
+  const value = Number(text)
+  if (text.trim() !== '' && Number.isFinite(value) && value >= 0) return value
+  throw new InvalidArgumentError('give a number, 0 or more.')
+}

@@ -1,0 +1,259 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import {
+  type Clock,
+  EmbeddedDiscovery,
+  type FleetSettings,
+  HttpTransport,
+  LinkServer,
+  type Logger,
+  type Random,
+  type ServerRecord,
+  StaticDiscovery,
+  silentLogger,
+  systemClock,
+  systemRandom,
+} from '@infera/fleet'
+import { Router } from '@infera/router'
+import { loadPromptModel, type PromptModel } from '@infera/router/prompt'
+import { simModelFolder } from '@infera/sim'
+import { ServerError } from './errors.js'
+import { createListener, listen, stopListening } from './http/listener.js'
+import { Operations } from './http/operations.js'
+import { ServerMetrics } from './metrics.js'
+import { mirrorDiscovery } from './mirror-discovery.js'
+import { InferaServerOptions, type ResolvedServerOptions } from './options.js'
+import { version } from './version.js'
+
+export interface InferaServerPorts {
+  readonly logger?: Logger
+  readonly clock?: Clock
+  readonly random?: Random
+}
+
+/** The model that is served when none is named: the small one that simulated workers bring along. */
+const defaultModels = [{ name: 'infera-sim', folder: simModelFolder }]
+
+type State = 'idle' | 'started' | 'draining' | 'closed'
+
+/**
+ * One server process: it reads options, builds discovery, transports and router, wires them and listens. Nothing here
+ * decides anything about requests.
+ */
+export class InferaServer {
+  readonly #options: ResolvedServerOptions
+  readonly #logger: Logger
+  readonly #ports: { clock: Clock; random: Random; logger: Logger }
+  readonly #discovery = new EmbeddedDiscovery()
+  readonly #serverId = randomUUID()
+  readonly #stopping = new AbortController()
+  readonly #http: Server
+  #joinHttp: Server | undefined
+  #assembly: Promise<Assembly> | undefined
+  #mirror: Promise<void> | undefined
+  #state: State = 'idle'
+  #drained: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+  #assembled: Assembly | undefined
+
+  /** @throws ServerError `INFERA_SERVER_OPTIONS` naming the option and what it must be */
+  constructor(options: InferaServerOptions = {}, ports: InferaServerPorts = {}) {
+    const parsed = InferaServerOptions.safeParse(options)
+    if (!parsed.success) {
+      const issue = parsed.error.issues[0]
+      throw new ServerError('INFERA_SERVER_OPTIONS', `option '${issue?.path.join('.')}': ${issue?.message}`)
+    }
+    this.#options = parsed.data
+    this.#logger = ports.logger ?? silentLogger
+    this.#ports = {
+      clock: ports.clock ?? systemClock,
+      random: ports.random ?? systemRandom,
+      logger: this.#logger,
+    }
+    this.#http = createListener((req, res) => this.#onRequest(req, res))
+  }
+
+  /** The models whose prompts this server understands, in the order given. */
+  get models(): readonly { readonly name: string; readonly folder: string }[] {
+    return this.#options.models.length > 0 ? this.#options.models : defaultModels
+  }
+
+  /**
+   * The router inside, for what only it can tell.
+   * @throws ServerError `INFERA_SERVER_OPTIONS` before `start` or `openJoin` has resolved
+   */
+  get router(): Router {
+    if (!this.#assembled)
+      throw new ServerError('INFERA_SERVER_OPTIONS', 'the server has no router before it is started')
+    return this.#assembled.router
+  }
+
+  get state(): State {
+    return this.#state
+  }
+
+  /** Starts everything and listens. @returns the base URL */
+  async start(): Promise<string> {
+    await this.#assemble()
+    const url = await listen(this.#http, this.#options.host, this.#options.port)
+    if (this.#state === 'idle') this.#state = 'started'
+    this.#logger.info({ url, policy: this.#options.policy }, 'listening')
+    return url
+  }
+
+  /**
+   * Opens a loopback listener on a free port on which workers can join, and nothing else can be asked, so that a fleet
+   * can gather before the server listens for clients. It stays open until the server closes.
+   */
+  async openJoin(): Promise<string> {
+    const { link } = await this.#assemble()
+    this.#joinHttp = createListener((_req, res) => {
+      res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
+    })
+    link.attach(this.#joinHttp)
+    return (await listen(this.#joinHttp, '127.0.0.1', 0)).replace(/^http/, 'ws')
+  }
+
+  /** Resolves with the number of active workers once it reached `count`, or when the signal aborts. */
+  async workersRegistered(count: number, options: { signal: AbortSignal }): Promise<number> {
+    const active = new Set<string>()
+    for await (const change of this.#discovery.watch(options)) {
+      const entries =
+        change.type === 'snapshot' ? change.entries : change.type === 'entryPut' ? [change.entry] : []
+      if (change.type === 'snapshot') active.clear()
+      if (change.type === 'entryRemoved' && change.kind === 'worker') active.delete(change.id)
+      for (const entry of entries) {
+        if (entry.kind === 'worker' && entry.record.status === 'active') active.add(entry.record.worker_id)
+      }
+      if (active.size >= count) break
+    }
+    return active.size
+  }
+
+  /** Not ready any more; takes no new connection; resolves when running requests ended or the grace is over. Idempotent. */
+  drain(): Promise<void> {
+    if (this.#state !== 'closed') this.#state = 'draining'
+    this.#drained ??= stopListening(this.#http, this.#options.shutdownGraceMs)
+    return this.#drained
+  }
+
+  /** Drains, then lets go of the fleet. Idempotent. */
+  close(): Promise<void> {
+    this.#closed ??= this.drain().then(() => this.#release('close'))
+    return this.#closed
+  }
+
+  /** Drops everything now. Idempotent. */
+  async destroy(): Promise<void> {
+    this.#state = 'closed'
+    this.#http.closeAllConnections()
+    void this.drain()
+    this.#closed = this.#release('destroy')
+    await this.#closed
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #release(how: 'close' | 'destroy'): Promise<void> {
+    this.#state = 'closed'
+    this.#stopping.abort()
+    const assembled = await this.#assembly?.catch(() => undefined)
+    if (assembled) {
+      await assembled.router[how]()
+      await assembled.link[how]()
+      await assembled.http.close()
+      assembled.metrics.close()
+    }
+    if (this.#joinHttp) await stopListening(this.#joinHttp, 0)
+    await this.#mirror
+    await this.#discovery.close()
+  }
+
+  #assemble(): Promise<Assembly> {
+    this.#assembly ??= this.#build()
+    return this.#assembly
+  }
+
+  async #build(): Promise<Assembly> {
+    const prompts = new Map<string, PromptModel>()
+    for (const { name, folder } of this.models) prompts.set(name, await loadPromptModel(folder))
+    const http = new HttpTransport({ logger: this.#logger, clock: this.#ports.clock })
+    const link = new LinkServer({
+      discovery: this.#discovery,
+      serverRecord: this.#record(),
+      settingsFor: (record) => settingsFor(prompts.get(record.model_name)),
+      ...(this.#options.joinToken === undefined ? {} : { token: this.#options.joinToken }),
+      ...this.#ports,
+    })
+    const router = new Router({
+      discovery: this.#discovery,
+      transports: [link.requests, http],
+      kvEvents: [link.kvEvents],
+      models: [...prompts].map(([name, prompt]) => ({ name, prompt })),
+      policy: this.#options.policy,
+      overlapWeight: this.#options.overlapWeight,
+      requestRetriesMax: this.#options.requestRetriesMax,
+      bodyBytesMax: this.#options.bodyBytesMax,
+      closeTimeoutMs: this.#options.shutdownGraceMs,
+      ...this.#ports,
+    })
+    link.attach(this.#http)
+    await router.start()
+    this.#mirror = this.#watchStaticWorkers()
+    const metrics = new ServerMetrics(router)
+    const operations = new Operations({
+      router,
+      metrics,
+      loadOf: (workerId) => link.load(workerId),
+      isAccepting: () => this.#state === 'idle' || this.#state === 'started',
+    })
+    this.#assembled = { router, link, http, metrics, operations }
+    return this.#assembled
+  }
+
+  #watchStaticWorkers(): Promise<void> | undefined {
+    if (this.#options.workers.length === 0) return undefined
+    const source = new StaticDiscovery({
+      workers: this.#options.workers.map(({ url, model }) => ({ url, model_name: model })),
+      ...this.#ports,
+    })
+    return mirrorDiscovery(source, this.#discovery, { signal: this.#stopping.signal })
+  }
+
+  #record(): ServerRecord {
+    return {
+      server_id: this.#serverId,
+      url: `http://${this.#options.host}:${this.#options.port}`,
+      version,
+      settings: settingsFor(undefined),
+    }
+  }
+
+  #onRequest(req: IncomingMessage, res: ServerResponse): void {
+    // The listener opens after assembly, so this is there.
+    const { operations, router } = this.#assembled as Assembly
+    if (operations.handle(req, res)) return
+    router.handle(req, res).catch((error: unknown) => {
+      this.#logger.error(
+        { error: error instanceof Error ? error.message : String(error) },
+        'request handler failed',
+      )
+      res.destroy()
+    })
+  }
+}
+
+interface Assembly {
+  readonly router: Router
+  readonly link: LinkServer
+  readonly http: HttpTransport
+  readonly metrics: ServerMetrics
+  readonly operations: Operations
+}
+
+/** What a worker must share with this server: how tokens become block hashes, and the tokenizer of its model. */
+function settingsFor(prompt: PromptModel | undefined): FleetSettings {
+  return { block_hash: 'xxh3-64-chain', ...(prompt ? { tokenizer_digest: prompt.tokenizerDigest } : {}) }
+}

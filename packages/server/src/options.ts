@@ -1,0 +1,42 @@
+import { z } from 'zod'
+
+/** A model that the server can turn prompts of into tokens. */
+export const ServedModel = z.strictObject({
+  /** The name clients send as `model`. */
+  name: z.string().min(1),
+  /** Folder with tokenizer.json, tokenizer_config.json and, where it is a file of its own, chat_template.jinja. */
+  folder: z.string().min(1),
+})
+
+/** An HTTP worker that does not announce itself. */
+export const StaticWorker = z.strictObject({
+  /** Base URL of its OpenAI API, without `/v1`. */
+  url: z.url({ protocol: /^https?$/ }),
+  model: z.string().min(1),
+})
+
+/** How a server is put together. Only the command line reads flags and the environment; it fills this in. */
+export const InferaServerOptions = z.strictObject({
+  /** Address to listen on. Loopback unless told otherwise. */
+  host: z.string().min(1).default('127.0.0.1'),
+  /** 0 picks a free port. */
+  port: z.int().min(0).max(65_535).default(8000),
+  policy: z.enum(['kv-aware', 'round-robin', 'least-loaded']).default('kv-aware'),
+  /** Cost of one prompt block that the worker does not hold, in blocks of load; 0 ignores the cache. */
+  overlapWeight: z.number().nonnegative().default(1),
+  /** Further workers tried after the first, before the first byte reached the client. */
+  requestRetriesMax: z.int().min(0).max(16).default(2),
+  /** Largest request body; beyond it 413. */
+  bodyBytesMax: z
+    .int()
+    .positive()
+    .default(128 * 1024 * 1024),
+  models: z.array(ServedModel).default([]),
+  workers: z.array(StaticWorker).default([]),
+  /** Bearer token that joining workers must present; absent: none is asked for. */
+  joinToken: z.string().min(1).optional(),
+  /** How long running requests may take to end once the server was told to stop. */
+  shutdownGraceMs: z.int().nonnegative().default(30_000),
+})
+export type InferaServerOptions = z.input<typeof InferaServerOptions>
+export type ResolvedServerOptions = z.output<typeof InferaServerOptions>

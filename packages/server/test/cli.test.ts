@@ -1,0 +1,137 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, test } from 'vitest'
+import { Cli } from './support/cli.js'
+import { qwen3Folder } from './support/qwen3.js'
+import { until } from './support/test-fleet.js'
+
+const chat = { model: 'infera-sim', messages: [{ role: 'user', content: 'Hello there' }], max_tokens: 6 }
+
+async function ask(url: string, body: unknown = chat): Promise<Response> {
+  return fetch(`${url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify(body) })
+}
+
+async function workersOf(url: string): Promise<{ worker_id: string; status: string }[]> {
+  const response = await fetch(`${url}/v1/workers`)
+  return ((await response.json()) as { workers: { worker_id: string; status: string }[] }).workers
+}
+
+describe('infera up', () => {
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    'serves once its workers are registered, and %s leaves no process behind',
+    async (signal) => {
+      await using up = new Cli(['up', '--port', '0', '--workers', '3', '--json'])
+      const { url } = await up.ready()
+      expect(await (await fetch(`${url}/health`)).json()).toEqual({ status: 'ok', active_workers: 3 })
+      const answer = (await (await ask(url)).json()) as { choices: { message: { content: string } }[] }
+      expect(answer.choices[0]?.message.content).toMatch(/\w/)
+      expect(up.stdout.trim().split('\n')).toHaveLength(1)
+
+      if (signal === 'SIGINT') up.signalGroup(signal)
+      else up.child.kill(signal)
+      expect(await up.ended).toEqual({ code: 0, signal: null })
+      await until(() => !up.isGroupAlive)
+    },
+  )
+
+  test('leaves no worker behind when it is killed', async () => {
+    await using up = new Cli(['up', '--port', '0', '--workers', '2', '--json'])
+    await up.ready()
+    up.child.kill('SIGKILL')
+    await up.ended
+    await until(() => !up.isGroupAlive)
+  })
+
+  test('starts a worker again that died, and loses no request meanwhile', async () => {
+    await using up = new Cli(['up', '--port', '0', '--workers', '2', '--json'])
+    const { url } = await up.ready()
+    const before = (await workersOf(url)).map((worker) => worker.worker_id)
+    process.kill(Number(before[0]?.split(':').at(-1)), 'SIGKILL')
+    for (;;) {
+      expect((await ask(url)).status).toBe(200)
+      const now = (await workersOf(url)).filter((worker) => worker.status === 'active')
+      if (now.length === 2 && now.every((worker) => worker.worker_id !== before[0])) break
+    }
+  })
+
+  test('says which port is in use and what to do', async () => {
+    const taken = createServer()
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
+    const { port } = taken.address() as AddressInfo
+    await using up = new Cli(['up', '--port', String(port), '--workers', '1'])
+    expect((await up.ended).code).toBe(1)
+    expect(up.stderr).toContain(`port ${port} on 127.0.0.1 is in use; choose another with --port`)
+    await until(() => !up.isGroupAlive)
+    taken.close()
+  })
+})
+
+describe('infera server and infera worker', () => {
+  test('a worker joins with one flag, and finds a restarted server again by itself', async () => {
+    await using first = new Cli(['server', '--port', '0', '--json'])
+    const { url } = await first.ready()
+    await using worker = new Cli(['worker', 'sim', '--join', url.replace('http', 'ws'), '--time-scale', '0'])
+    await servesChat(url)
+
+    first.child.kill('SIGTERM')
+    expect((await first.ended).code).toBe(0)
+    await using second = new Cli(['server', '--port', new URL(url).port, '--json'])
+    await second.ready()
+    await servesChat(url)
+
+    worker.child.kill('SIGTERM')
+    expect((await worker.ended).code).toBe(0)
+    const response = await ask(url)
+    expect(response.status).toBe(503) // the model is known, its last worker left
+  })
+
+  test('a token that differs keeps a worker out, and neither side prints it', async () => {
+    await using server = new Cli(['server', '--port', '0', '--json'], { INFERA_JOIN_TOKEN: 'right-token' })
+    const { url } = await server.ready()
+    await using worker = new Cli(['worker', 'sim', '--join', url, '--join-token', 'wrong-token'])
+    expect((await worker.ended).code).toBe(1)
+    expect(worker.stderr).toMatch(/token/)
+    expect(worker.stderr + server.stderr).not.toMatch(/right-token|wrong-token/)
+    expect(await workersOf(url)).toEqual([])
+  })
+
+  test('a worker whose tokenizer differs is refused, with the setting and both values', async () => {
+    await using server = new Cli(['server', '--port', '0', '--json'])
+    const { url } = await server.ready()
+    await using worker = new Cli(['worker', 'sim', '--join', url, '--model-folder', qwen3Folder])
+    expect((await worker.ended).code).toBe(1)
+    expect(worker.stderr).toMatch(/tokenizer_digest.*[0-9a-f]{16}.*[0-9a-f]{16}/)
+  })
+})
+
+describe('the command line', () => {
+  test('--help is enough to start', async () => {
+    await using help = new Cli(['up', '--help'])
+    help.ready().catch(() => {}) // collects standard output; there is no ready line
+    expect((await help.ended).code).toBe(0)
+    for (const flag of ['--port', '--workers', '--policy', '--json']) expect(help.stdout).toContain(flag)
+  })
+
+  test.each([
+    [['up', '--workers', 'many'], /whole number from 1 to 256/],
+    [['up', '--policy', 'best'], /kv-aware, round-robin, least-loaded/],
+    [['server', '--model', 'qwen3'], /--model 'qwen3' is not of the form name=folder/],
+    [['server', '--model', 'qwen3=/does/not/exist'], /\/does\/not\/exist/],
+    [['worker', 'sim'], /--join/],
+  ])('%j is answered with what to give', async (args, message) => {
+    await using cli = new Cli(args)
+    expect((await cli.ended).code).not.toBe(0)
+    expect(cli.stderr).toMatch(message)
+  })
+})
+
+async function servesChat(url: string): Promise<void> {
+  for (;;) {
+    const status = await ask(url).then(
+      (response) => response.status,
+      () => 0, // not listening yet
+    )
+    if (status === 200) return
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}

@@ -1,0 +1,60 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+const entry = fileURLToPath(new URL('../../src/cli.ts', import.meta.url))
+
+/** The `infera` command run from sources, as a process of its own. */
+export class Cli {
+  readonly child: ChildProcess
+  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  stdout = ''
+  stderr = ''
+
+  constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+    this.child = spawn(process.execPath, ['-C', '@infera/source', '--import', 'tsx', entry, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...env },
+      detached: true, // a process group of its own, as a shell gives a job
+    })
+    this.child.stderr?.setEncoding('utf8').on('data', (text) => {
+      this.stderr += text
+    })
+    this.ended = new Promise((resolve) =>
+      this.child.once('close', (code, signal) => resolve({ code, signal })),
+    )
+  }
+
+  /** The JSON ready line, or an error with what was said instead. */
+  ready(): Promise<{ event: string; url: string }> {
+    return new Promise((resolve, reject) => {
+      createInterface({ input: this.child.stdout as NodeJS.ReadableStream }).on('line', (line) => {
+        this.stdout += `${line}\n`
+        if (line.startsWith('{"event":"ready"')) resolve(JSON.parse(line))
+      })
+      void this.ended.then(({ code }) =>
+        reject(new Error(`infera ended with ${code}\n${this.stdout}${this.stderr}`)),
+      )
+    })
+  }
+
+  /** Signals the whole group, as Ctrl-C in a terminal does. */
+  signalGroup(signal: NodeJS.Signals): void {
+    process.kill(-(this.child.pid as number), signal)
+  }
+
+  /** Whether any process of the group is left. */
+  get isGroupAlive(): boolean {
+    try {
+      process.kill(-(this.child.pid as number), 0)
+      return true
+    } catch {
+      return false // no such group
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.isGroupAlive) this.signalGroup('SIGKILL')
+    await this.ended
+  }
+}
