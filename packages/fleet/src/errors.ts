@@ -7,10 +7,12 @@ export type FleetErrorCode =
   | 'INFERA_FLEET_INVALID_OPTIONS'
   | 'INFERA_FLEET_READ_ONLY'
   | 'INFERA_FLEET_CLOSED'
+  | 'INFERA_FLEET_FULL'
   | 'INFERA_FLEET_UNREACHABLE'
   | 'INFERA_FLEET_BROKEN'
   | 'INFERA_FLEET_WORKER_FAILED'
   | 'INFERA_FLEET_SLOW_CONSUMER'
+  | 'INFERA_FLEET_TIMEOUT'
   | 'INFERA_FLEET_PROTOCOL'
   | 'INFERA_FLEET_REFUSED'
 
@@ -39,11 +41,11 @@ export class InvalidFleetOptionsError extends FleetError {
   readonly code = 'INFERA_FLEET_INVALID_OPTIONS'
 }
 
-/** The registry cannot do that: it is read-only, or closed. */
+/** The registry cannot do that: it is read-only, closed, or full. */
 export class DiscoveryError extends FleetError {
   override readonly name = 'DiscoveryError'
   constructor(
-    readonly code: 'INFERA_FLEET_READ_ONLY' | 'INFERA_FLEET_CLOSED',
+    readonly code: 'INFERA_FLEET_READ_ONLY' | 'INFERA_FLEET_CLOSED' | 'INFERA_FLEET_FULL',
     message: string,
     options?: ErrorOptions,
   ) {
@@ -56,6 +58,7 @@ export type TransportErrorCode =
   | 'INFERA_FLEET_BROKEN' // broke after the status
   | 'INFERA_FLEET_WORKER_FAILED' // the worker said that it failed
   | 'INFERA_FLEET_SLOW_CONSUMER' // the reader fell behind the stated buffer
+  | 'INFERA_FLEET_TIMEOUT' // an idle or total limit that the transport was given has passed
   | 'INFERA_FLEET_CLOSED' // this transport was closed
 
 /** A request or response that did not make it. Always retryable on another worker, as long as the client saw no byte. */

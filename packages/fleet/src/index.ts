@@ -1,4 +1,9 @@
 export {
+  EmbeddedDiscovery,
+  type EmbeddedDiscoveryOptions,
+  type EmbeddedRegistration,
+} from './embedded/embedded-discovery.js'
+export {
   DiscoveryError,
   FleetError,
   type FleetErrorCode,
@@ -9,6 +14,12 @@ export {
   TransportError,
   type TransportErrorCode,
 } from './errors.js'
+export { HttpTransport, type HttpTransportOptions } from './http/http-transport.js'
+export { LINK_PATH } from './link/frames.js'
+export type { LinkLimits } from './link/limits.js'
+export { LinkServer, type LinkServerOptions } from './link/link-server.js'
+export { LinkWorker, type LinkWorkerEvent, type LinkWorkerOptions } from './link/link-worker.js'
+export type { LinkWelcome } from './link/membership.js'
 export { type Clock, sleep, systemClock, type Timer } from './ports/clock.js'
 export type { Discovery, FleetChange, FleetEntry, FleetEntryKind, Registration } from './ports/discovery.js'
 export type {
@@ -30,3 +41,6 @@ export { parseServerRecord, ServerRecord } from './records/server-record.js'
 export { expandTargets, type RouteTarget } from './records/targets.js'
 export { parseWorkerRecord, WorkerRecord } from './records/worker-record.js'
 export { type FleetSettings, firstDifference, type SettingDifference } from './settings.js'
+export { type HealthProber, httpHealthProber } from './static/health-probe.js'
+export { StaticDiscovery, type StaticDiscoveryOptions } from './static/static-discovery.js'
+export type { StaticWorker } from './static/worker-list.js'
