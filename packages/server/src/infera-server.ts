@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
   type Clock,
   EmbeddedDiscovery,
@@ -18,7 +18,7 @@ import { Router } from '@infera/router'
 import { loadPromptModel, type PromptModel } from '@infera/router/prompt'
 import { simModelFolder } from '@infera/sim'
 import { ServerError } from './errors.js'
-import { createListener, listen, stopListening } from './http/listener.js'
+import { HttpListener } from './http/listener.js'
 import { Operations } from './http/operations.js'
 import { ServerMetrics } from './metrics.js'
 import { mirrorDiscovery } from './mirror-discovery.js'
@@ -34,6 +34,9 @@ export interface InferaServerPorts {
 /** The model that is served when none is named: the small one that simulated workers bring along. */
 const defaultModels = [{ name: 'infera-sim', folder: simModelFolder }]
 
+/** A worker that cannot tell us that it is gone is asked. */
+const staticHealth = { intervalMs: 5_000, timeoutMs: 2_000, failuresBeforeRemoval: 3 }
+
 type State = 'idle' | 'started' | 'draining' | 'closed'
 
 /**
@@ -47,8 +50,8 @@ export class InferaServer {
   readonly #discovery = new EmbeddedDiscovery()
   readonly #serverId = randomUUID()
   readonly #stopping = new AbortController()
-  readonly #http: Server
-  #joinHttp: Server | undefined
+  readonly #listener: HttpListener
+  #joinListener: HttpListener | undefined
   #assembly: Promise<Assembly> | undefined
   #mirror: Promise<void> | undefined
   #state: State = 'idle'
@@ -70,7 +73,7 @@ export class InferaServer {
       random: ports.random ?? systemRandom,
       logger: this.#logger,
     }
-    this.#http = createListener((req, res) => this.#onRequest(req, res))
+    this.#listener = new HttpListener((req, res) => this.#onRequest(req, res), this.#ports.clock)
   }
 
   /** The models whose prompts this server understands, in the order given. */
@@ -95,7 +98,7 @@ export class InferaServer {
   /** Starts everything and listens. @returns the base URL */
   async start(): Promise<string> {
     await this.#assemble()
-    const url = await listen(this.#http, this.#options.host, this.#options.port)
+    const url = await this.#listener.listen(this.#options.host, this.#options.port)
     if (this.#state === 'idle') this.#state = 'started'
     this.#logger.info({ url, policy: this.#options.policy }, 'listening')
     return url
@@ -107,11 +110,11 @@ export class InferaServer {
    */
   async openJoin(): Promise<string> {
     const { link } = await this.#assemble()
-    this.#joinHttp = createListener((_req, res) => {
+    this.#joinListener = new HttpListener((_req, res) => {
       res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
-    })
-    link.attach(this.#joinHttp)
-    return (await listen(this.#joinHttp, '127.0.0.1', 0)).replace(/^http/, 'ws')
+    }, this.#ports.clock)
+    link.attach(this.#joinListener.server)
+    return (await this.#joinListener.listen('127.0.0.1', 0)).replace(/^http/, 'ws')
   }
 
   /** Resolves with the number of active workers once it reached `count`, or when the signal aborts. */
@@ -133,7 +136,7 @@ export class InferaServer {
   /** Not ready any more; takes no new connection; resolves when running requests ended or the grace is over. Idempotent. */
   drain(): Promise<void> {
     if (this.#state !== 'closed') this.#state = 'draining'
-    this.#drained ??= stopListening(this.#http, this.#options.shutdownGraceMs)
+    this.#drained ??= this.#listener.drain(this.#options.shutdownGraceMs)
     return this.#drained
   }
 
@@ -146,8 +149,6 @@ export class InferaServer {
   /** Drops everything now. Idempotent. */
   async destroy(): Promise<void> {
     this.#state = 'closed'
-    this.#http.closeAllConnections()
-    void this.drain()
     this.#closed = this.#release('destroy')
     await this.#closed
   }
@@ -166,7 +167,8 @@ export class InferaServer {
       await assembled.http.close()
       assembled.metrics.close()
     }
-    if (this.#joinHttp) await stopListening(this.#joinHttp, 0)
+    await this.#joinListener?.close()
+    await this.#listener.close()
     await this.#mirror
     await this.#discovery.close()
   }
@@ -199,7 +201,7 @@ export class InferaServer {
       closeTimeoutMs: this.#options.shutdownGraceMs,
       ...this.#ports,
     })
-    link.attach(this.#http)
+    link.attach(this.#listener.server)
     await router.start()
     this.#mirror = this.#watchStaticWorkers()
     const metrics = new ServerMetrics(router)
@@ -217,6 +219,7 @@ export class InferaServer {
     if (this.#options.workers.length === 0) return undefined
     const source = new StaticDiscovery({
       workers: this.#options.workers.map(({ url, model }) => ({ url, model_name: model })),
+      health: staticHealth,
       ...this.#ports,
     })
     return mirrorDiscovery(source, this.#discovery, { signal: this.#stopping.signal })

@@ -38,9 +38,9 @@ export async function runWorkerSim(flags: WorkerSimFlags): Promise<void> {
   try {
     const reason = await Promise.race([shutdown.requested, refused])
     logger.info({ reason, worker_id: worker.record.worker_id }, 'draining')
-    await Promise.race([worker.drain(), shutdown.insisted])
+    await Promise.race([worker.close(), shutdown.insisted])
   } finally {
-    await worker.close()
+    worker.destroy()
     if (isSupervised && process.connected) process.disconnect()
   }
 }

@@ -1,5 +1,12 @@
-import { createServer, type RequestListener, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Clock } from '@infera/fleet'
 import { ServerError } from '../errors.js'
 
 /** Idle keep-alive, above the 60 s that load balancers commonly keep a connection for. */
@@ -7,53 +14,106 @@ const keepAliveTimeoutMs = 75_000
 /** Time a client has for its request head. */
 const headersTimeoutMs = 60_000
 
-/** An HTTP server with timeouts that suit long bodies and long answers. */
-export function createListener(onRequest: RequestListener): Server {
-  const server = createServer(
-    { keepAliveTimeout: keepAliveTimeoutMs, headersTimeout: headersTimeoutMs },
-    onRequest,
-  )
-  server.requestTimeout = 0 // a 128 MiB body over a slow line takes as long as it takes
-  return server
+/**
+ * An HTTP listener that can be ended well: node's own `close` also waits for connections that never sent a request, and for
+ * those that were upgraded, however long they stay.
+ */
+export class HttpListener {
+  readonly server: Server
+  readonly #clock: Clock
+  /** Every open connection with the number of its requests that are not answered; upgraded ones are not in it. */
+  readonly #connections = new Map<Socket, number>()
+  readonly #upgraded = new Set<Socket>()
+  #isDraining = false
+  #onIdle: () => void = () => {}
+
+  constructor(onRequest: RequestListener, clock: Clock) {
+    this.#clock = clock
+    this.server = createServer({ keepAliveTimeout: keepAliveTimeoutMs, headersTimeout: headersTimeoutMs })
+    this.server.requestTimeout = 0 // a 128 MiB body over a slow line takes as long as it takes
+    this.server.on('connection', (socket: Socket) => this.#onConnection(socket))
+    this.server.on('request', (req: IncomingMessage, res: ServerResponse) => this.#onRequest(req, res))
+    this.server.on('request', onRequest)
+    this.server.on('upgrade', ({ socket }: IncomingMessage) => this.#onUpgrade(socket))
+  }
+
+  /**
+   * Listens and resolves with the base URL.
+   * @throws ServerError `INFERA_SERVER_LISTEN` saying which flag to change
+   */
+  listen(host: string, port: number): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const onError = (error: NodeJS.ErrnoException) => reject(listenError(error, host, port))
+      this.server.once('error', onError)
+      this.server.listen(port, host, () => {
+        this.server.removeListener('error', onError)
+        resolve(baseUrl(this.server.address() as AddressInfo))
+      })
+    })
+  }
+
+  /** Takes no new connection and no further request on open ones; resolves when the running ones ended or the grace is over. */
+  async drain(graceMs: number): Promise<void> {
+    this.#isDraining = true
+    if (this.server.listening) this.server.close()
+    for (const [socket, running] of this.#connections) if (running === 0) socket.destroy()
+    if (this.#connections.size === 0) return
+    await new Promise<void>((resolve) => {
+      const timer = this.#clock.setTimer(graceMs, resolve)
+      this.#onIdle = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+
+  /** Ends every connection now; resolves when none is left. */
+  async close(): Promise<void> {
+    this.#isDraining = true
+    const closed = new Promise<void>((resolve) => {
+      if (this.server.listening) this.server.close(() => resolve())
+      else resolve()
+    })
+    for (const socket of [...this.#connections.keys(), ...this.#upgraded]) socket.destroy()
+    await closed
+  }
+
+  #onConnection(socket: Socket): void {
+    this.#connections.set(socket, 0)
+    socket.once('close', () => {
+      this.#connections.delete(socket)
+      this.#upgraded.delete(socket)
+      if (this.#connections.size === 0) this.#onIdle()
+    })
+  }
+
+  #onRequest({ socket }: IncomingMessage, res: ServerResponse): void {
+    this.#connections.set(socket, (this.#connections.get(socket) ?? 0) + 1)
+    res.once('close', () => {
+      const running = (this.#connections.get(socket) ?? 1) - 1
+      if (this.#connections.has(socket)) this.#connections.set(socket, running)
+      if (this.#isDraining && running === 0) socket.end()
+    })
+  }
+
+  #onUpgrade(socket: Socket): void {
+    this.#connections.delete(socket)
+    this.#upgraded.add(socket)
+    if (this.#connections.size === 0) this.#onIdle()
+  }
 }
 
-/**
- * Listens and resolves with the base URL.
- * @throws ServerError `INFERA_SERVER_LISTEN` saying which flag to change
- */
-export function listen(server: Server, host: string, port: number): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const onError = (error: NodeJS.ErrnoException) => {
-      const why =
-        error.code === 'EADDRINUSE'
-          ? `port ${port} on ${host} is in use; choose another with --port, or --port 0 for any free one`
-          : error.code === 'EACCES'
-            ? `no permission to listen on port ${port}; choose one above 1023 with --port`
-            : `cannot listen on ${host}:${port}: ${error.message}`
-      reject(new ServerError('INFERA_SERVER_LISTEN', why, { cause: error }))
-    }
-    server.once('error', onError)
-    server.listen(port, host, () => {
-      server.removeListener('error', onError)
-      resolve(baseUrl(server.address() as AddressInfo))
-    })
-  })
+function listenError(error: NodeJS.ErrnoException, host: string, port: number): ServerError {
+  const why =
+    error.code === 'EADDRINUSE'
+      ? `port ${port} on ${host} is in use; choose another with --port, or --port 0 for any free one`
+      : error.code === 'EACCES'
+        ? `no permission to listen on port ${port}; choose one above 1023 with --port`
+        : `cannot listen on ${host}:${port}: ${error.message}`
+  return new ServerError('INFERA_SERVER_LISTEN', why, { cause: error })
 }
 
 function baseUrl(address: AddressInfo): string {
   const host = address.family === 'IPv6' ? `[${address.address}]` : address.address
   return `http://${host}:${address.port}`
-}
-
-/** Stops listening and resolves when every connection is gone; idle ones are closed at once, all after the grace. */
-export function stopListening(server: Server, graceMs: number): Promise<void> {
-  if (!server.listening) return Promise.resolve()
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => server.closeAllConnections(), graceMs)
-    server.close(() => {
-      clearTimeout(timer)
-      resolve()
-    })
-    server.closeIdleConnections()
-  })
 }

@@ -1,3 +1,4 @@
+import type { Logger } from '@infera/fleet'
 import { type SimWorker, type SimWorkerOptions, simModelFolder, startSimWorker } from '@infera/sim'
 import { InferaServer } from '../../src/infera-server.js'
 import type { InferaServerOptions } from '../../src/options.js'
@@ -7,6 +8,9 @@ export interface TestFleetOptions {
   readonly server?: InferaServerOptions
   readonly engine?: SimWorkerOptions['engine']
   readonly model?: { readonly name: string; readonly folder: string }
+  /** What the workers load; default `model`. */
+  readonly workerModel?: { readonly name: string; readonly folder: string }
+  readonly logger?: Logger
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are looked into by path; a wrong path fails the test that takes it
@@ -28,12 +32,15 @@ export class TestFleet {
 
   static async start(options: TestFleetOptions): Promise<TestFleet> {
     const model = options.model ?? { name: 'infera-sim', folder: simModelFolder }
-    const server = new InferaServer({ port: 0, models: [model], ...options.server })
+    const ports = options.logger ? { logger: options.logger } : {}
+    const server = new InferaServer({ port: 0, models: [model], ...options.server }, ports)
     const url = await server.start()
     const joinUrl = url.replace(/^http/, 'ws')
     const fleet = new TestFleet(server, [], url, joinUrl)
     for (let index = 0; index < options.workers; index++) {
-      fleet.workers.push(await fleet.startWorker(`127.0.0.1:${index + 1}`, model, options.engine))
+      fleet.workers.push(
+        await fleet.startWorker(`127.0.0.1:${index + 1}`, options.workerModel ?? model, options.engine),
+      )
     }
     await server.workersRegistered(options.workers, { signal: AbortSignal.timeout(30_000) })
     return fleet
@@ -83,7 +90,7 @@ export class TestFleet {
     await until(() =>
       this.workers.every(({ engine }) => engine.load().runningRequests + engine.load().waitingRequests === 0),
     )
-    await until(() => this.server.router.stats().inFlight === 0)
+    await until(() => this.server.router.stats().requestsInFlight === 0)
   }
 
   #blocksInView(worker: SimWorker): number | undefined {

@@ -71,6 +71,11 @@ export class SimEngine {
     return this.#face.metricsText()
   }
 
+  /** KV blocks in the prefix cache, those in use included. */
+  get cachedBlocks(): number {
+    return this.#core.pool.cachedBlocks
+  }
+
   load(): LoadReport {
     const { scheduler, pool } = this.#core
     return {

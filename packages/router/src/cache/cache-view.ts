@@ -1,0 +1,236 @@
+import { type Logger, silentLogger } from '@infera/fleet'
+import { chainBlockHashes } from '../prompt/block-hash.js'
+import type { KvEventCounts } from './event-counters.js'
+import { hashOf, highOf, lowOf } from './hash-words.js'
+import type { BlockRemoved, BlockStored, KvEvent } from './kv-event-decoder.js'
+import type { PrefixIndex } from './prefix-index.js'
+import { noSlot, U64Map } from './u64-map.js'
+
+/** Cache groups whose blocks are prefix blocks; a group of any other stated kind is none of ours. */
+const indexedGroupKinds: ReadonlySet<string> = new Set([
+  'full_attention',
+  'mla_attention',
+  'sink_full_attention',
+])
+/** A hybrid model has a handful of groups; numbers beyond this many are not remembered. */
+const ignoredGroupsMax = 256
+
+export interface CacheViewOptions {
+  readonly index: PrefixIndex
+  /** The block size that the worker registered, in tokens, > 0. */
+  readonly blockSizeTokens: number
+  /** Most engine hashes remembered, > 0. At the bound further stored blocks are refused and counted. */
+  readonly engineHashesMax: number
+  /** Shared by all views; counted up here. */
+  readonly counts: KvEventCounts
+  readonly logger?: Logger
+  /** For log lines. */
+  readonly workerId: string
+  readonly rank: number
+}
+
+/**
+ * What one rank of one worker holds, as told by its own events.
+ *
+ * Engine hashes are opaque: they name the parent of stored blocks and the blocks that are removed. What is indexed is
+ * our own hash of the token ids, so engines may hash as they like. A block stays in view for as long as any engine hash
+ * stands for it (copies under another salt or adapter have a hash of their own); the same hash stored twice counts once,
+ * since engines differ in whether they report copies one by one, and a view should rather know too little than too much.
+ */
+export class CacheView {
+  readonly #options: CacheViewOptions
+  readonly #logger: Logger
+  readonly #target: number
+  /** Engine hash -> router hash, both as words. */
+  readonly #routerHashes = new U64Map(2)
+  /** Router hashes that further engine hashes stand for -> how many further ones. */
+  readonly #furtherNames = new Map<bigint, number>()
+  /** Router hashes in view that no engine hash stands for: they came with events whose hashes did not pair up. */
+  readonly #nameless = new Set<bigint>()
+  readonly #ignoredGroups = new Set<number>()
+  readonly #saidOnce = new Set<string>()
+
+  constructor(options: CacheViewOptions) {
+    this.#options = options
+    this.#logger = options.logger ?? silentLogger
+    this.#target = options.index.addTarget()
+  }
+
+  /** This view's number in the index. */
+  get target(): number {
+    return this.#target
+  }
+
+  get blockSizeTokens(): number {
+    return this.#options.blockSizeTokens
+  }
+
+  get blockCount(): number {
+    return this.#options.index.blocksOf(this.#target)
+  }
+
+  get engineHashCount(): number {
+    return this.#routerHashes.size
+  }
+
+  get sizeBytes(): number {
+    return this.#routerHashes.sizeBytes
+  }
+
+  has(routerHash: bigint): boolean {
+    return this.#options.index.has(this.#target, routerHash)
+  }
+
+  /** Events in the order in which they came. */
+  apply(events: readonly KvEvent[]): void {
+    for (const event of events) {
+      if (event.type === 'blockStored') this.#store(event)
+      else if (event.type === 'blockRemoved') this.#remove(event)
+      else {
+        this.#options.counts.clearedEvents += 1
+        this.clear()
+      }
+    }
+  }
+
+  clear(): void {
+    this.#options.index.clear(this.#target)
+    this.#routerHashes.clear()
+    this.#furtherNames.clear()
+    this.#nameless.clear()
+  }
+
+  /** Takes the view out of the index. It must not be used afterwards. */
+  close(): void {
+    this.clear()
+    this.#options.index.removeTarget(this.#target)
+  }
+
+  #store(event: BlockStored): void {
+    const { counts, blockSizeTokens } = this.#options
+    if (this.#isOtherGroup(event)) {
+      counts.otherGroups += 1
+      return
+    }
+    if (isOtherTier(event)) {
+      counts.otherTiers += 1
+      return
+    }
+    counts.storedEvents += 1
+    const parent = event.parentHash === null ? 0n : this.#routerHashOf(event.parentHash)
+    if (parent === undefined) {
+      // Seen when events before these were lost or came before we listened. Guessing a parent would poison the chain.
+      counts.unknownParents += 1
+      return
+    }
+    if (event.blockSizeTokens !== null && event.blockSizeTokens !== blockSizeTokens) {
+      counts.blockSizeMismatches += 1
+      this.#warnOnce('events state another block size than the worker registered', {
+        registered: blockSizeTokens,
+        stated: event.blockSizeTokens,
+      })
+    }
+    const hashes = chainBlockHashes(event.tokens, blockSizeTokens, parent)
+    // The token span decides what is in view; which hash belongs to which block is only known when the counts agree.
+    const isAligned = hashes.length === event.blockHashes.length
+    if (!isAligned) {
+      counts.misalignedEvents += 1
+      this.#warnOnce('an event pairs its hashes with another number of blocks', {
+        hashes: event.blockHashes.length,
+        blocks: hashes.length,
+      })
+    }
+    for (let block = 0; block < hashes.length; block++) {
+      const engineHash = isAligned ? (event.blockHashes[block] as bigint) : undefined
+      if (this.#hold(hashes[block] as bigint, engineHash)) continue
+      counts.refusedBlocks += hashes.length - block
+      this.#warnOnce('the cache index is full; further blocks are not indexed until some are removed', {
+        engineHashesMax: this.#options.engineHashesMax,
+      })
+      return
+    }
+  }
+
+  /** @returns false, with nothing changed, at one of the bounds */
+  #hold(routerHash: bigint, engineHash: bigint | undefined): boolean {
+    const { index, engineHashesMax } = this.#options
+    const wasHeld = index.has(this.#target, routerHash)
+    if (engineHash === undefined) {
+      if (!index.add(this.#target, routerHash)) return false
+      if (!wasHeld) this.#nameless.add(routerHash)
+      return true
+    }
+    const known = this.#routerHashOf(engineHash)
+    if (known === routerHash) return true
+    if (known === undefined && this.#routerHashes.size >= engineHashesMax) return false
+    if (!index.add(this.#target, routerHash)) return false
+    if (known !== undefined) this.#unname(known)
+    if (wasHeld && !this.#nameless.delete(routerHash)) {
+      this.#furtherNames.set(routerHash, (this.#furtherNames.get(routerHash) ?? 0) + 1)
+    }
+    const slot = this.#routerHashes.insert(lowOf(engineHash), highOf(engineHash))
+    this.#routerHashes.setValue(slot, lowOf(routerHash), 0)
+    this.#routerHashes.setValue(slot, highOf(routerHash), 1)
+    return true
+  }
+
+  #remove(event: BlockRemoved): void {
+    const { counts } = this.#options
+    if (event.groupIndex !== null && this.#ignoredGroups.has(event.groupIndex)) {
+      counts.otherGroups += 1
+      return
+    }
+    if (isOtherTier(event)) {
+      counts.otherTiers += 1
+      return
+    }
+    counts.removedEvents += 1
+    for (const engineHash of event.blockHashes) {
+      const slot = this.#routerHashes.find(lowOf(engineHash), highOf(engineHash))
+      if (slot === noSlot) continue
+      const routerHash = this.#valueAt(slot)
+      this.#routerHashes.removeSlot(slot)
+      this.#unname(routerHash)
+    }
+  }
+
+  /** One engine hash less stands for this block; with the last one it leaves the view. */
+  #unname(routerHash: bigint): void {
+    const further = this.#furtherNames.get(routerHash)
+    if (further === undefined) this.#options.index.remove(this.#target, routerHash)
+    else if (further === 1) this.#furtherNames.delete(routerHash)
+    else this.#furtherNames.set(routerHash, further - 1)
+  }
+
+  #isOtherGroup({ groupKind, groupIndex }: BlockStored): boolean {
+    if (groupKind === null) return false
+    const isIgnored = !indexedGroupKinds.has(groupKind)
+    if (groupIndex !== null) {
+      // Removals name the group but not its kind.
+      if (!isIgnored) this.#ignoredGroups.delete(groupIndex)
+      else if (this.#ignoredGroups.size < ignoredGroupsMax) this.#ignoredGroups.add(groupIndex)
+    }
+    if (isIgnored) this.#warnOnce('a cache group that holds no prefix blocks is not indexed', { groupKind })
+    return isIgnored
+  }
+
+  #routerHashOf(engineHash: bigint): bigint | undefined {
+    const slot = this.#routerHashes.find(lowOf(engineHash), highOf(engineHash))
+    return slot === noSlot ? undefined : this.#valueAt(slot)
+  }
+
+  #valueAt(slot: number): bigint {
+    return hashOf(this.#routerHashes.value(slot, 0), this.#routerHashes.value(slot, 1))
+  }
+
+  #warnOnce(message: string, fields: Record<string, unknown>): void {
+    if (this.#saidOnce.has(message)) return
+    this.#saidOnce.add(message)
+    this.#logger.warn({ workerId: this.#options.workerId, rank: this.#options.rank, ...fields }, message)
+  }
+}
+
+/** Engines that keep only one tier say nothing, or `GPU`. */
+function isOtherTier(event: BlockStored | BlockRemoved): boolean {
+  return event.isRemote || (event.medium !== null && event.medium.toUpperCase() !== 'GPU')
+}

@@ -1,0 +1,196 @@
+import {
+  type Logger,
+  type RequestTransport,
+  TransportError,
+  type TransportRequest,
+  type TransportResponse,
+} from '@infera/fleet'
+import { NoWorkerError, WorkersFailedError } from '../errors.js'
+import type { PreparedRequest } from '../request/prepared-request.js'
+import { describeSkipped } from '../scheduling/filter.js'
+import type { LoadLedger } from '../scheduling/load-ledger.js'
+import type { Placement } from '../scheduling/placement.js'
+import type { PlaceableWorker, Placer, Plan } from '../scheduling/placer.js'
+import { ResponseBody } from './response-body.js'
+import { outcomeOf, type RunningRequest } from './running-request.js'
+import { withRank } from './worker-request.js'
+
+/** An answer that is on its way. */
+export interface DispatchResult {
+  readonly requestId: string
+  /** Every placement that was tried, in order; the last one answers. */
+  readonly placements: readonly Placement[]
+  readonly workerId: string
+  readonly status: number
+  /** The worker's own, lower-case names, without those of its connection. */
+  readonly headers: Readonly<Record<string, string>>
+  /**
+   * The worker's bytes, in its own chunks, to be iterated once. It throws `WorkersFailedError` when the worker fails on the
+   * way, and the signal's reason when that aborts. Who does not iterate it to its end must leave the loop or abort the
+   * signal given to `dispatch`; until then the request runs.
+   */
+  readonly body: AsyncIterableIterator<Uint8Array>
+}
+
+export interface DispatcherOptions<W extends PlaceableWorker> {
+  readonly placer: Placer<W>
+  readonly ledger: LoadLedger
+  /** By the `request_transport` of the records that it serves. */
+  readonly transports: ReadonlyMap<string, RequestTransport>
+  readonly requestRetriesMax: number
+  readonly logger: Logger
+}
+
+/** One request's own ends. */
+export interface DispatchHooks {
+  readonly requestId: string
+  /** Finished when `dispatch` throws, or else when the answer's body ends. */
+  readonly running: RunningRequest
+  /** Called for each placement that is acted upon. @param attempt 1 for the first */
+  readonly onPick: (placement: Placement, attempt: number) => void
+  /** Called once, with the first byte in hand. */
+  readonly onAnswer: (status: number) => void
+}
+
+/** A worker may be another moment away, or another worker less busy. Anything else below 500 is the client's own. */
+const retryableStatuses: ReadonlySet<number> = new Set([408, 429])
+
+type Attempt =
+  | { readonly type: 'answered'; readonly response: TransportResponse; readonly first: Peeked }
+  /** It answered, but with a status that another worker may better. */
+  | { readonly type: 'refused'; readonly response: TransportResponse }
+  | { readonly type: 'failed'; readonly error: unknown }
+
+interface Peeked {
+  readonly chunks: readonly Uint8Array[]
+  readonly rest: AsyncIterator<Uint8Array> | undefined
+}
+
+/** Sends a request to one worker after the other until the first byte of an answer is there. */
+export class Dispatcher<W extends PlaceableWorker> {
+  readonly #options: DispatcherOptions<W>
+
+  constructor(options: DispatcherOptions<W>) {
+    this.#options = options
+  }
+
+  /**
+   * @throws NoWorkerError, WorkersFailedError; the abort's reason
+   */
+  async dispatch(
+    prepared: PreparedRequest,
+    request: TransportRequest,
+    hooks: DispatchHooks,
+  ): Promise<DispatchResult> {
+    const { requestId, running } = hooks
+    const tried = new Set<string>()
+    const placements: Placement[] = []
+    let plan = this.#firstPlan(prepared)
+    for (;;) {
+      const { workerId } = plan.placement
+      tried.add(workerId)
+      placements.push(plan.placement)
+      const attempt = await this.#attempt(plan, request, tried.size, hooks)
+      const result = (response: TransportResponse, { chunks, rest }: Peeked): DispatchResult => {
+        hooks.onAnswer(response.status)
+        return {
+          requestId,
+          placements,
+          workerId,
+          status: response.status,
+          headers: response.headers,
+          body: new ResponseBody({
+            peeked: chunks,
+            source: rest,
+            running,
+            outcome: outcomeOf(response.status),
+            translate: (error) => failure(error, { workerId, attempts: tried.size, isMidStream: true }),
+          }),
+        }
+      }
+      if (attempt.type === 'answered') return result(attempt.response, attempt.first)
+      const next = tried.size <= this.#options.requestRetriesMax ? this.#nextPlan(prepared, tried) : undefined
+      if (!next) {
+        if (attempt.type === 'failed') {
+          throw failure(attempt.error, { workerId, attempts: tried.size, isMidStream: false })
+        }
+        return result(attempt.response, { chunks: [], rest: iterate(attempt.response) })
+      }
+      running.endAttempt()
+      this.#options.logger.info(
+        { requestId, workerId, reason: reasonOf(attempt), next: next.placement.workerId },
+        'a worker failed before its first byte; the next one is tried',
+      )
+      plan = next
+    }
+  }
+
+  #firstPlan(prepared: PreparedRequest): Plan<W> {
+    const plan = this.#options.placer.place(prepared, { tried: new Set() })
+    if ('placement' in plan) return plan
+    throw new NoWorkerError(prepared.model, describeSkipped(plan.skipped))
+  }
+
+  #nextPlan(prepared: PreparedRequest, tried: ReadonlySet<string>): Plan<W> | undefined {
+    const plan = this.#options.placer.place(prepared, { tried })
+    return 'placement' in plan ? plan : undefined
+  }
+
+  async #attempt(
+    plan: Plan<W>,
+    request: TransportRequest,
+    attempt: number,
+    { running, onPick }: DispatchHooks,
+  ): Promise<Attempt> {
+    const { record } = plan.worker
+    const booking = this.#options.ledger.book(plan.placement.routeKey, plan.blocks)
+    const signal = running.beginAttempt(() => booking.release())
+    plan.commit()
+    onPick(plan.placement, attempt)
+    try {
+      const transport = this.#options.transports.get(record.request_transport) as RequestTransport
+      const response = await transport.send(record, withRank(request, plan.placement.rank), { signal })
+      running.throwIfAborted()
+      if (response.status >= 500 || retryableStatuses.has(response.status))
+        return { type: 'refused', response }
+      const first = await peek(response)
+      running.throwIfAborted()
+      // An answer without a byte is none: a stream would end without a word, and JSON is never empty.
+      if (first.chunks.length > 0 || response.status >= 300 || response.status === 204) {
+        return { type: 'answered', response, first }
+      }
+      const message = `worker '${record.worker_id}' ended its answer before the first byte`
+      return { type: 'failed', error: new TransportError('INFERA_FLEET_BROKEN', record.worker_id, message) }
+    } catch (error) {
+      running.throwIfAborted()
+      return { type: 'failed', error }
+    }
+  }
+}
+
+function iterate(response: TransportResponse): AsyncIterator<Uint8Array> {
+  return response.body[Symbol.asyncIterator]()
+}
+
+/** Waits for the first byte, or for the end. */
+async function peek(response: TransportResponse): Promise<Peeked> {
+  const source = iterate(response)
+  for (;;) {
+    const result = await source.next()
+    if (result.done) return { chunks: [], rest: undefined }
+    if (result.value.length > 0) return { chunks: [result.value], rest: source }
+  }
+}
+
+function failure(
+  error: unknown,
+  facts: { workerId: string; attempts: number; isMidStream: boolean },
+): WorkersFailedError {
+  const isTimeout = error instanceof TransportError && error.code === 'INFERA_FLEET_TIMEOUT'
+  return new WorkersFailedError({ ...facts, status: isTimeout ? 504 : 502 }, { cause: error })
+}
+
+function reasonOf(attempt: Exclude<Attempt, { type: 'answered' }>): string {
+  if (attempt.type === 'refused') return `status ${attempt.response.status}`
+  return attempt.error instanceof TransportError ? attempt.error.code : 'unexpected error'
+}

@@ -1,0 +1,181 @@
+import type {
+  Discovery,
+  FleetChange,
+  FleetEntry,
+  KvEventTransport,
+  Logger,
+  ServerRecord,
+  WorkerRecord,
+} from '@infera/fleet'
+import { type KvEventCounts, zeroEventCounts } from '../cache/event-counters.js'
+import type { PrefixIndex } from '../cache/prefix-index.js'
+import { Backoff, type BackoffOptions } from './backoff.js'
+import { FleetWorker } from './fleet-worker.js'
+
+export interface FleetViewOptions {
+  readonly discovery: Discovery
+  readonly kvEvents: readonly KvEventTransport[]
+  readonly index: PrefixIndex
+  readonly cacheBlocksMax: number
+  readonly backoff: BackoffOptions
+  readonly logger: Logger
+  /** A target left, or is a new process under an old name: what was remembered of it is void. */
+  readonly onForgotten: (routeKey: string) => void
+}
+
+const noWorkers: readonly FleetWorker[] = []
+
+/**
+ * The fleet as this router sees it. While the registry cannot be watched the last known fleet stays in use: workers that
+ * are gone show themselves by failing, and the next snapshot sets everything right.
+ */
+export class FleetView {
+  readonly #options: FleetViewOptions
+  readonly #workers = new Map<string, FleetWorker>()
+  readonly #servers = new Map<string, ServerRecord>()
+  readonly #counts: KvEventCounts = zeroEventCounts()
+  readonly #stopping = new AbortController()
+  readonly #closing = new Set<Promise<void>>()
+  #byModel: Map<string, FleetWorker[]> | undefined
+  #watching: Promise<void> | undefined
+
+  constructor(options: FleetViewOptions) {
+    this.#options = options
+  }
+
+  get counts(): Readonly<KvEventCounts> {
+    return this.#counts
+  }
+
+  /** Every worker, whatever its status, in registration order. */
+  get workers(): readonly FleetWorker[] {
+    return [...this.#workers.values()]
+  }
+
+  get servers(): readonly ServerRecord[] {
+    return [...this.#servers.values()]
+  }
+
+  worker(workerId: string): FleetWorker | undefined {
+    return this.#workers.get(workerId)
+  }
+
+  /** Workers of a model, whatever their status, in registration order. */
+  workersOf(model: string): readonly FleetWorker[] {
+    if (!this.#byModel) {
+      this.#byModel = new Map()
+      for (const worker of this.#workers.values()) {
+        const others = this.#byModel.get(worker.record.model_name)
+        if (others) others.push(worker)
+        else this.#byModel.set(worker.record.model_name, [worker])
+      }
+    }
+    return this.#byModel.get(model) ?? noWorkers
+  }
+
+  /** Starts watching; resolves with the first snapshot, or when the view is closed. */
+  start(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#watching ??= this.#watch(resolve)
+      this.#stopping.signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+  }
+
+  /** Stops watching and forgets everybody. */
+  async close(): Promise<void> {
+    this.#stopping.abort()
+    await this.#watching
+    for (const workerId of [...this.#workers.keys()]) this.#remove(workerId)
+    this.#servers.clear()
+    await Promise.all(this.#closing)
+  }
+
+  async #watch(onFirstSnapshot: () => void): Promise<void> {
+    const { signal } = this.#stopping
+    const { discovery, logger } = this.#options
+    const backoff = new Backoff(this.#options.backoff)
+    while (!signal.aborted) {
+      try {
+        for await (const change of discovery.watch({ signal })) {
+          if (signal.aborted) return
+          backoff.reset()
+          this.#apply(change)
+          if (change.type === 'snapshot') onFirstSnapshot()
+        }
+      } catch (error) {
+        if (signal.aborted) return
+        logger.warn(
+          { discovery: discovery.kind, error: error instanceof Error ? error.message : String(error) },
+          'watching the registry failed; the last known fleet stays in use',
+        )
+      }
+      try {
+        await backoff.wait(signal)
+      } catch {
+        return // the wait ends early only because the view is closed
+      }
+    }
+  }
+
+  #apply(change: FleetChange): void {
+    if (change.type === 'entryPut') this.#put(change.entry)
+    else if (change.type === 'entryRemoved') {
+      if (change.kind === 'worker') this.#remove(change.id)
+      else this.#servers.delete(change.id)
+    } else {
+      const named = new Set(change.entries.map((entry) => `${entry.kind} ${idOf(entry)}`))
+      for (const workerId of [...this.#workers.keys()])
+        if (!named.has(`worker ${workerId}`)) this.#remove(workerId)
+      for (const serverId of [...this.#servers.keys()]) {
+        if (!named.has(`server ${serverId}`)) this.#servers.delete(serverId)
+      }
+      for (const entry of change.entries) this.#put(entry)
+    }
+  }
+
+  #put(entry: FleetEntry): void {
+    if (entry.kind === 'server') this.#servers.set(entry.record.server_id, entry.record)
+    else this.#putWorker(entry.record)
+  }
+
+  #putWorker(record: WorkerRecord): void {
+    const known = this.#workers.get(record.worker_id)
+    this.#byModel = undefined
+    if (known?.isSameCache(record)) {
+      known.update(record)
+      return
+    }
+    if (known) this.#forget(known)
+    // Setting a known key keeps its place, so a worker that comes back keeps its turn.
+    const worker = new FleetWorker(record, { ...this.#options, counts: this.#counts })
+    this.#workers.set(record.worker_id, worker)
+    this.#options.logger.info(
+      {
+        workerId: record.worker_id,
+        model: record.model_name,
+        role: record.disagg_mode,
+        cache: worker.cacheState,
+      },
+      known ? 'a worker came back changed' : 'a worker joined',
+    )
+  }
+
+  #remove(workerId: string): void {
+    const worker = this.#workers.get(workerId)
+    if (!worker) return
+    this.#workers.delete(workerId)
+    this.#byModel = undefined
+    this.#forget(worker)
+    this.#options.logger.info({ workerId }, 'a worker left')
+  }
+
+  #forget(worker: FleetWorker): void {
+    for (const { target } of worker.targets) this.#options.onForgotten(target.routeKey)
+    const closing = worker.close().finally(() => this.#closing.delete(closing))
+    this.#closing.add(closing)
+  }
+}
+
+function idOf(entry: FleetEntry): string {
+  return entry.kind === 'worker' ? entry.record.worker_id : entry.record.server_id
+}

@@ -1,0 +1,125 @@
+import type { Logger } from '@infera/fleet'
+import { ModelFolderError, PromptError, type RouterErrorCode } from '../errors.js'
+import { loadPromptModel } from '../prompt/load-prompt-model.js'
+import type { InferenceBody, InferencePath, PromptModel } from '../prompt/prompt-model.js'
+
+/** Why a prompt is not known as tokens. */
+export type TokenlessReason = 'no-tokenizer' | 'template-error' | 'not-tokenizable'
+
+/** How the prompts of a model fare, for operators. */
+export interface PromptStatus {
+  /** `failing`: the latest prompt whose template was rendered failed; `no-tokenizer`: the model's folder is not configured. */
+  readonly state: 'ok' | 'no-tokenizer' | 'failing'
+  /** Prompts since the start whose chat template failed. */
+  readonly template_failures: number
+  readonly last_error_code: RouterErrorCode | null
+}
+
+/** The prompts of one model and what became of them. */
+export class ModelPrompts {
+  readonly #modelName: string
+  readonly #prompt: PromptModel | undefined
+  readonly #logger: Logger
+  #templateFailureCount = 0
+  #lastErrorCode: RouterErrorCode | null = null
+  #isFailing = false
+  #hasSucceeded = false
+  #hasWarned = false
+
+  constructor(modelName: string, prompt: PromptModel | undefined, logger: Logger) {
+    this.#modelName = modelName
+    this.#prompt = prompt
+    this.#logger = logger
+  }
+
+  get status(): PromptStatus {
+    return {
+      state: this.#prompt === undefined ? 'no-tokenizer' : this.#isFailing ? 'failing' : 'ok',
+      template_failures: this.#templateFailureCount,
+      last_error_code: this.#lastErrorCode,
+    }
+  }
+
+  get templateFailureCount(): number {
+    return this.#templateFailureCount
+  }
+
+  /** A prompt went through, and the latest one did. Until then each is tried, needed or not, so that a broken template shows. */
+  get isProven(): boolean {
+    return this.#prompt === undefined || (this.#hasSucceeded && !this.#isFailing)
+  }
+
+  /** Never throws: a prompt that cannot be tokenized is routed by load. */
+  tokenize(path: InferencePath, body: InferenceBody): Uint32Array | TokenlessReason {
+    if (!this.#prompt) return 'no-tokenizer'
+    try {
+      const tokens = this.#prompt.tokenize(path, body)
+      this.#hasSucceeded = true
+      this.#isFailing = false
+      return tokens
+    } catch (error) {
+      return this.#failed(error)
+    }
+  }
+
+  #failed(error: unknown): TokenlessReason {
+    // What is not a PromptError is a fault of the prompt model; the request is none the worse for it.
+    const code = error instanceof PromptError ? error.code : 'INFERA_ROUTER_TEMPLATE_FAILED'
+    this.#lastErrorCode = code
+    if (code !== 'INFERA_ROUTER_TEMPLATE_FAILED') return 'not-tokenizable'
+    this.#templateFailureCount += 1
+    this.#isFailing = true
+    if (!this.#hasWarned) {
+      this.#hasWarned = true
+      // The error's text may quote the prompt, so it is not logged.
+      this.#logger.warn(
+        { model: this.#modelName, code, error: error instanceof Error ? error.name : typeof error },
+        'the chat template failed: such requests are routed without cache locality',
+      )
+    }
+    return 'template-error'
+  }
+}
+
+/** The models whose prompts this router was given. */
+export class PromptBook {
+  readonly #byModel = new Map<string, ModelPrompts>()
+  readonly #logger: Logger
+  readonly #stranger: ModelPrompts
+
+  constructor(logger: Logger) {
+    this.#logger = logger
+    this.#stranger = new ModelPrompts('', undefined, logger)
+  }
+
+  get modelNames(): readonly string[] {
+    return [...this.#byModel.keys()]
+  }
+
+  has(modelName: string): boolean {
+    return this.#byModel.has(modelName)
+  }
+
+  of(modelName: string): ModelPrompts {
+    return this.#byModel.get(modelName) ?? this.#stranger
+  }
+
+  /** @throws ModelFolderError naming the folder that cannot be used */
+  async load(
+    models: readonly ({ name: string; folder: string } | { name: string; prompt: PromptModel })[],
+  ): Promise<void> {
+    for (const model of models) {
+      const prompt = 'prompt' in model ? model.prompt : await loadFolder(model)
+      this.#byModel.set(model.name, new ModelPrompts(model.name, prompt, this.#logger))
+    }
+  }
+}
+
+async function loadFolder({ name, folder }: { name: string; folder: string }): Promise<PromptModel> {
+  try {
+    return await loadPromptModel(folder)
+  } catch (error) {
+    if (error instanceof ModelFolderError) throw error
+    throw new ModelFolderError(`model '${name}' cannot be loaded from folder '${folder}'`, { cause: error })
+  }
+}

@@ -1,0 +1,328 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import {
+  type Clock,
+  type Logger,
+  silentLogger,
+  sleep,
+  systemClock,
+  systemRandom,
+  type WorkerRecord,
+} from '@infera/fleet'
+import { PrefixIndex } from './cache/prefix-index.js'
+import { pickChannel, type RequestMessage, requestChannel } from './channels.js'
+import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
+import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
+import { workerRequest } from './dispatch/worker-request.js'
+import { NoWorkerError, OverloadedError, RouterClosedError, UnknownModelError } from './errors.js'
+import { HttpHandler } from './http/http-handler.js'
+import { type ModelOptions, type RouterOptions, type RouterSettings, resolveOptions } from './options.js'
+import { FleetView } from './registry/fleet-view.js'
+import type { FleetWorker } from './registry/fleet-worker.js'
+import type { CacheState } from './registry/kv-follower.js'
+import { PreparedRequest } from './request/prepared-request.js'
+import { PromptBook, type PromptStatus } from './request/prompt-book.js'
+import { requestIdFrom } from './request/request-id.js'
+import type { DispatchRequest, RouteRequest } from './request/route-request.js'
+import { createPolicy } from './scheduling/create-policy.js'
+import { describeSkipped } from './scheduling/filter.js'
+import { LoadLedger } from './scheduling/load-ledger.js'
+import type { Placement } from './scheduling/placement.js'
+import { Placer } from './scheduling/placer.js'
+import type { RoutingPolicy } from './scheduling/policy.js'
+import { PickCounts, type RouterStats } from './stats.js'
+
+export type RouterState = 'idle' | 'open' | 'draining' | 'closed'
+
+/** A worker's record with what the router knows beside it. */
+export type WorkerView = WorkerRecord & {
+  /** Whether its cache is followed, and if not why. */
+  readonly cache_view: CacheState
+  /** How prompts of its model fare here. */
+  readonly prompt: PromptStatus
+}
+
+/** Pauses between attempts to watch a registry or to subscribe to events. */
+const backoffMs = { minMs: 100, maxMs: 5_000 }
+
+/**
+ * Places requests on the workers of a fleet by what their KV caches hold and how busy they are, and dispatches them. Needs
+ * no server: `handle` is a node:http listener, `dispatch` and `route` are for callers of their own.
+ */
+export class Router {
+  readonly #settings: RouterSettings
+  readonly #models: readonly ModelOptions[]
+  readonly #policy: RoutingPolicy
+  readonly #clock: Clock
+  readonly #logger: Logger
+  readonly #prompts: PromptBook
+  readonly #index: PrefixIndex
+  readonly #ledger = new LoadLedger()
+  readonly #counts = new PickCounts()
+  readonly #fleet: FleetView
+  readonly #placer: Placer<FleetWorker>
+  readonly #dispatcher: Dispatcher<FleetWorker>
+  readonly #http: HttpHandler
+  readonly #running = new Set<RunningRequest>()
+  readonly #idleWaiters: (() => void)[] = []
+  #state: RouterState = 'idle'
+  #started: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+
+  /** @throws InvalidRouterOptionsError naming the option and what it must be */
+  constructor(options: RouterOptions) {
+    const { settings, models, policy } = resolveOptions(options)
+    const random = options.random ?? systemRandom
+    this.#settings = settings
+    this.#models = models
+    this.#policy = typeof policy === 'string' ? createPolicy(policy, settings) : policy
+    this.#clock = options.clock ?? systemClock
+    this.#logger = options.logger ?? silentLogger
+    this.#prompts = new PromptBook(this.#logger)
+    this.#index = new PrefixIndex({ blocksMax: settings.indexBlocksMax })
+    this.#fleet = new FleetView({
+      discovery: options.discovery,
+      kvEvents: options.kvEvents ?? [],
+      index: this.#index,
+      cacheBlocksMax: settings.cacheBlocksMax,
+      backoff: { ...backoffMs, clock: this.#clock, random },
+      logger: this.#logger,
+      onForgotten: (routeKey) => this.#forget(routeKey),
+    })
+    const transports = new Map(options.transports.map((transport) => [transport.kind as string, transport]))
+    this.#placer = new Placer({
+      workersOf: (model) => this.#fleet.workersOf(model),
+      index: this.#index,
+      ledger: this.#ledger,
+      policy: this.#policy,
+      transportKinds: new Set(transports.keys()),
+      random,
+    })
+    this.#dispatcher = new Dispatcher({
+      placer: this.#placer,
+      ledger: this.#ledger,
+      transports,
+      requestRetriesMax: settings.requestRetriesMax,
+      logger: this.#logger,
+    })
+    this.#http = new HttpHandler({
+      dispatch: (request, how) => this.dispatch(request, how),
+      models: () => this.models(),
+      bodyBytesMax: settings.bodyBytesMax,
+      clock: this.#clock,
+      logger: this.#logger,
+    })
+  }
+
+  get state(): RouterState {
+    return this.#state
+  }
+
+  get policyName(): string {
+    return this.#policy.name
+  }
+
+  /**
+   * Loads the models and learns the fleet; resolves with discovery's first snapshot. Idempotent.
+   * @throws ModelFolderError naming the file and what it must hold; RouterClosedError
+   */
+  start(): Promise<void> {
+    this.#started ??= this.#start()
+    return this.#started
+  }
+
+  /**
+   * Where the request would go now, and why. No I/O; nothing is booked, nothing is learned.
+   * @throws InvalidRequestError, UnknownModelError, NoWorkerError, RouterClosedError
+   */
+  route(request: RouteRequest): Placement {
+    const prepared = this.#prepare(request)
+    const plan = this.#placer.place(prepared, { tried: new Set(), isExplained: true })
+    if ('placement' in plan) return plan.placement
+    throw new NoWorkerError(prepared.model, describeSkipped(plan.skipped))
+  }
+
+  /**
+   * Sends the request to the best worker, and to further ones while no byte of an answer is there. Resolves with the first
+   * byte in hand.
+   * @param options.signal aborting it, also later while the body is read, cancels the request at its worker
+   * @throws InvalidRequestError, UnknownModelError, NoWorkerError, OverloadedError, WorkersFailedError, RouterClosedError;
+   *   the signal's reason
+   */
+  async dispatch(request: DispatchRequest, options: { signal?: AbortSignal } = {}): Promise<DispatchResult> {
+    options.signal?.throwIfAborted()
+    const prepared = this.#prepare(request)
+    const { requestsInFlightMax } = this.#settings
+    if (this.#running.size >= requestsInFlightMax) throw new OverloadedError(requestsInFlightMax)
+    const requestId = requestIdFrom(request.requestId)
+    const startedAtMs = this.#clock.now()
+    let facts: Pick<RequestMessage, 'workerId' | 'status' | 'firstByteMs'> = {
+      workerId: null,
+      status: null,
+      firstByteMs: null,
+    }
+    const running = new RunningRequest(options.signal, (outcome) => {
+      this.#finished(running, { requestId, model: prepared.model, startedAtMs, outcome, ...facts })
+    })
+    this.#running.add(running)
+    try {
+      return await this.#dispatcher.dispatch(prepared, workerRequest(request, requestId), {
+        requestId,
+        running,
+        onPick: (placement, attempt) => {
+          facts = { ...facts, workerId: placement.workerId }
+          this.#picked(placement, requestId, attempt)
+        },
+        onAnswer: (status) => {
+          facts = { ...facts, status, firstByteMs: this.#clock.now() - startedAtMs }
+        },
+      })
+    } catch (error) {
+      running.finish('5xx')
+      throw error
+    }
+  }
+
+  /** Answers one OpenAI request of node:http; resolves when the answer is written or the client is gone. */
+  handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    return this.#http.handle(req, res)
+  }
+
+  /** Names that can be asked for now: models of active workers, in order of registration. */
+  models(): string[] {
+    const active = this.#fleet.workers.filter(({ record }) => record.status === 'active')
+    return [...new Set(active.map(({ record }) => record.model_name))]
+  }
+
+  /** Every known worker, whatever its status, in order of registration. */
+  workers(): WorkerView[] {
+    return this.#fleet.workers.map(({ record, cacheState }) => ({
+      ...record,
+      cache_view: cacheState,
+      prompt: this.#prompts.of(record.model_name).status,
+    }))
+  }
+
+  /** What a worker is believed to hold; undefined where nobody tells. @param rank 0 for a worker as a whole */
+  cacheView(workerId: string, rank: number): { readonly blockCount: number } | undefined {
+    const view = this.#fleet.worker(workerId)?.view(rank)
+    return view && { blockCount: view.blockCount }
+  }
+
+  stats(): RouterStats {
+    const targets = this.#fleet.workers.flatMap((worker) => worker.targets)
+    return {
+      requestsInFlight: this.#running.size,
+      picks: this.#counts.picks,
+      noLocality: this.#counts.noLocality,
+      templateFailures: Object.fromEntries(
+        this.#prompts.modelNames.map((name) => [name, this.#prompts.of(name).templateFailureCount]),
+      ),
+      kvEvents: { ...this.#fleet.counts },
+      index: {
+        pairs: this.#index.pairCount,
+        sizeBytes: this.#index.sizeBytes,
+        refused: this.#index.refusedCount,
+      },
+      targets: targets.map(({ target: { routeKey }, view }) => {
+        const { requestsInFlight, activeBlocks } = this.#ledger.of(routeKey)
+        return { routeKey, requestsInFlight, activeBlocks, viewBlocks: view?.blockCount ?? null }
+      }),
+    }
+  }
+
+  /** Takes no new requests, waits for running ones up to `closeTimeoutMs`, then lets go of the fleet. Idempotent. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  /** Cancels what runs and lets go of the fleet now. Idempotent. */
+  destroy(error: Error = new RouterClosedError('destroyed')): Promise<void> {
+    this.#state = 'closed'
+    for (const running of [...this.#running]) running.abort(error)
+    this.#closed ??= this.#fleet.close()
+    return this.#closed
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #start(): Promise<void> {
+    if (this.#state !== 'idle') throw new RouterClosedError(this.#state)
+    await this.#prompts.load(this.#models)
+    if (this.#state !== 'idle') return
+    await this.#fleet.start()
+    if (this.#state === 'idle') this.#state = 'open'
+  }
+
+  async #close(): Promise<void> {
+    if (this.#state !== 'closed') this.#state = 'draining'
+    const finished = new AbortController()
+    const idle = this.#whenIdle().then(() => finished.abort())
+    const timeout = sleep(this.#clock, this.#settings.closeTimeoutMs, finished.signal).then(
+      () => {
+        for (const running of [...this.#running]) running.abort(new RouterClosedError('closed'))
+      },
+      () => {
+        // Aborted, because everything ended in time.
+      },
+    )
+    await Promise.race([idle, timeout])
+    this.#state = 'closed'
+    await this.#fleet.close()
+  }
+
+  #prepare(request: RouteRequest): PreparedRequest {
+    if (this.#state !== 'open') throw new RouterClosedError(this.#state)
+    const prepared = new PreparedRequest(request, this.#prompts)
+    const { model } = prepared
+    if (this.#prompts.has(model) || this.#fleet.workersOf(model).length > 0) return prepared
+    throw new UnknownModelError(model)
+  }
+
+  #picked(placement: Placement, requestId: string, attempt: number): void {
+    this.#counts.add(placement)
+    if (pickChannel.hasSubscribers) pickChannel.publish({ router: this, requestId, attempt, placement })
+    this.#logger.debug(
+      {
+        policy: placement.policy,
+        role: placement.role,
+        request_id: requestId,
+        picked: placement.routeKey,
+        cache_hits: placement.overlapBlocks,
+        request_blocks: placement.requestBlocks,
+        no_locality: placement.noLocality,
+        attempt,
+      },
+      'pick',
+    )
+  }
+
+  #finished(
+    running: RunningRequest,
+    {
+      startedAtMs,
+      ...facts
+    }: Omit<RequestMessage, 'router' | 'totalMs'> & { startedAtMs: number; outcome: RequestOutcome },
+  ): void {
+    this.#running.delete(running)
+    if (this.#running.size === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve()
+    if (!requestChannel.hasSubscribers) return
+    const message: RequestMessage = { router: this, ...facts, totalMs: this.#clock.now() - startedAtMs }
+    requestChannel.publish(message)
+  }
+
+  #forget(routeKey: string): void {
+    this.#ledger.forget(routeKey)
+    this.#counts.forget(routeKey)
+    this.#policy.forget?.(routeKey)
+  }
+
+  async #whenIdle(): Promise<void> {
+    if (this.#running.size === 0) return
+    await new Promise<void>((resolve) => {
+      this.#idleWaiters.push(resolve)
+    })
+  }
+}

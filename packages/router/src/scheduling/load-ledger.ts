@@ -1,0 +1,113 @@
+import { highWord, lowWord, wordsOf } from '../cache/hash-words.js'
+import { noSlot, U64Map } from '../cache/u64-map.js'
+
+/** The load charged to a target for one request, until it ends. */
+export interface Booking {
+  readonly routeKey: string
+  readonly isReleased: boolean
+  /** Takes the load off. The first call counts, whichever of several endings makes it; later ones do nothing. */
+  release(): void
+}
+
+export interface TargetLoad {
+  readonly requestsInFlight: number
+  /** Distinct blocks of the prompts in flight: a prefix that two requests share is there once. */
+  readonly activeBlocks: number
+}
+
+const noLoad: TargetLoad = { requestsInFlight: 0, activeBlocks: 0 }
+
+/** What is in flight, by route key. */
+export class LoadLedger {
+  readonly #accounts = new Map<string, Account>()
+  #requestsInFlight = 0
+
+  /** Bookings that are not released, those of forgotten targets included. */
+  get requestsInFlight(): number {
+    return this.#requestsInFlight
+  }
+
+  of(routeKey: string): TargetLoad {
+    return this.#accounts.get(routeKey) ?? noLoad
+  }
+
+  /** @param blocks chained hashes of the prompt, kept and not copied; empty when they are not known */
+  book(routeKey: string, blocks: BigUint64Array): Booking {
+    let account = this.#accounts.get(routeKey)
+    if (!account) {
+      account = new Account()
+      this.#accounts.set(routeKey, account)
+    }
+    account.add(blocks)
+    this.#requestsInFlight += 1
+    return new AccountBooking(routeKey, account, blocks, () => {
+      this.#requestsInFlight -= 1
+      if (account.requestsInFlight === 0 && this.#accounts.get(routeKey) === account)
+        this.#accounts.delete(routeKey)
+    })
+  }
+
+  /** Starts a target at nothing. Bookings that still run are released against what they were charged to, not the new. */
+  forget(routeKey: string): void {
+    this.#accounts.delete(routeKey)
+  }
+}
+
+class Account implements TargetLoad {
+  readonly #references = new U64Map(1)
+  requestsInFlight = 0
+
+  get activeBlocks(): number {
+    return this.#references.size
+  }
+
+  add(blocks: BigUint64Array): void {
+    this.requestsInFlight += 1
+    const words = wordsOf(blocks)
+    for (let at = 0; at < words.length; at += 2) {
+      const slot = this.#references.insert(words[at + lowWord] as number, words[at + highWord] as number)
+      this.#references.setValue(slot, this.#references.value(slot) + 1)
+    }
+  }
+
+  subtract(blocks: BigUint64Array): void {
+    this.requestsInFlight -= 1
+    const words = wordsOf(blocks)
+    for (let at = 0; at < words.length; at += 2) {
+      const slot = this.#references.find(words[at + lowWord] as number, words[at + highWord] as number)
+      if (slot === noSlot) continue
+      const count = this.#references.value(slot) - 1
+      if (count === 0) this.#references.removeSlot(slot)
+      else this.#references.setValue(slot, count)
+    }
+  }
+}
+
+class AccountBooking implements Booking {
+  readonly #account: Account
+  readonly #onRelease: () => void
+  #blocks: BigUint64Array | undefined
+
+  constructor(
+    readonly routeKey: string,
+    account: Account,
+    blocks: BigUint64Array,
+    onRelease: () => void,
+  ) {
+    this.#account = account
+    this.#blocks = blocks
+    this.#onRelease = onRelease
+  }
+
+  get isReleased(): boolean {
+    return this.#blocks === undefined
+  }
+
+  release(): void {
+    const blocks = this.#blocks
+    if (!blocks) return
+    this.#blocks = undefined
+    this.#account.subtract(blocks)
+    this.#onRelease()
+  }
+}

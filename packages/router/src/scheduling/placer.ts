@@ -1,0 +1,190 @@
+import type { Random, RouteTarget, WorkerRecord } from '@infera/fleet'
+import type { CacheView } from '../cache/cache-view.js'
+import type { PrefixIndex } from '../cache/prefix-index.js'
+import { invariant } from '../invariant.js'
+import type { PreparedRequest } from '../request/prepared-request.js'
+import { eligibleWorkers, type SkippedWorker } from './filter.js'
+import type { LoadLedger } from './load-ledger.js'
+import type { NoLocalityReason, Placement } from './placement.js'
+import type { Candidate, PolicyChoice, PolicyQuestion, RoutingPolicy } from './policy.js'
+
+const noHashes: BigUint64Array = new BigUint64Array(0)
+
+/** What placing needs to know of a worker. */
+export interface PlaceableWorker {
+  readonly record: WorkerRecord
+  readonly targets: readonly PlaceableTarget[]
+}
+
+export interface PlaceableTarget {
+  readonly target: RouteTarget
+  /** What it holds; undefined when nobody tells. */
+  readonly view: CacheView | undefined
+}
+
+/** A placement with what is needed to act upon it. */
+export interface Plan<W extends PlaceableWorker> {
+  readonly placement: Placement
+  readonly worker: W
+  /** Chained hashes of the prompt under the chosen worker's block size, to be booked. */
+  readonly blocks: BigUint64Array
+  /** Tells the policy that the choice is acted upon. */
+  commit(): void
+}
+
+export interface PlacerOptions<W extends PlaceableWorker> {
+  /** Workers that serve a model, in registration order. */
+  readonly workersOf: (model: string) => readonly W[]
+  readonly index: PrefixIndex
+  readonly ledger: LoadLedger
+  readonly policy: RoutingPolicy
+  readonly transportKinds: ReadonlySet<string>
+  readonly random: Random
+}
+
+/** Reads the fleet and decides. Nothing here waits or changes anything. */
+export class Placer<W extends PlaceableWorker> {
+  readonly #options: PlacerOptions<W>
+  #overlaps = new Uint32Array(0)
+
+  constructor(options: PlacerOptions<W>) {
+    this.#options = options
+  }
+
+  /**
+   * @param options.tried ids of workers that failed this request
+   * @param options.isExplained the prompt is looked at even where the decision does not need it
+   * @returns undefined, with the reasons, when nobody may take the request
+   */
+  place(
+    request: PreparedRequest,
+    { tried, isExplained = false }: { tried: ReadonlySet<string>; isExplained?: boolean },
+  ): Plan<W> | { readonly skipped: readonly SkippedWorker[] } {
+    const { workersOf, policy, random, transportKinds } = this.#options
+    const filter = { role: request.role, tried, transportKinds }
+    const { eligible, skipped } = eligibleWorkers(workersOf(request.model), filter)
+    const options = eligible.flatMap((worker) => worker.targets.map((target) => ({ worker, ...target })))
+    if (options.length === 0) return { skipped }
+
+    const unneeded = isExplained ? undefined : this.#whyUnneeded(request, options.length)
+    const seen = unneeded === undefined ? this.#look(request, options) : undefined
+    const question: PolicyQuestion = {
+      model: request.model,
+      role: request.role,
+      candidates: options.map(({ target }, index) => this.#candidate(target, seen?.found[index])),
+      // Read by those policies that care; parsed on first use.
+      get hints() {
+        return request.hints
+      },
+      get imageKeys() {
+        return request.imageKeys
+      },
+    }
+    const choice = policy.choose(question, random)
+    const worker = options[choice.index]?.worker
+    invariant(worker !== undefined, `policy '${policy.name}' chooses one of its candidates`)
+    return {
+      placement: placementOf(policy.name, question, choice, unneeded ?? seen?.noLocality ?? null, skipped),
+      worker,
+      blocks: seen?.found[choice.index]?.hashes ?? noHashes,
+      commit: () => policy.commit?.(question, choice),
+    }
+  }
+
+  #whyUnneeded(request: PreparedRequest, candidateCount: number): NoLocalityReason | undefined {
+    if (!this.#options.policy.usesCache) return 'policy'
+    // A lone candidate is not chosen. Its prompts are looked at all the same until one went well.
+    return candidateCount === 1 && request.prompts.isProven ? 'single-candidate' : undefined
+  }
+
+  #candidate(target: RouteTarget, found: Found | undefined): Candidate {
+    const load = this.#options.ledger.of(target.routeKey)
+    return {
+      target,
+      requestBlocks: found?.hashes.length ?? 0,
+      overlapBlocks: found?.overlapBlocks ?? 0,
+      activeBlocks: load.activeBlocks,
+      requestsInFlight: load.requestsInFlight,
+    }
+  }
+
+  /** The prompt in each candidate's blocks, and how many of them it holds: one pass over the index per block size. */
+  #look(
+    request: PreparedRequest,
+    options: readonly (PlaceableTarget & { worker: W })[],
+  ): { found: Found[]; noLocality: NoLocalityReason | null } {
+    const sizes = new Set(options.map(({ worker }) => worker.record.kv_block_size ?? 0))
+    sizes.delete(0)
+    const found: Found[] = options.map(() => ({ hashes: noHashes, overlapBlocks: 0 }))
+    let longest: BigUint64Array = noHashes
+    for (const size of sizes) {
+      const hashes = request.hashes(size)
+      if (hashes.length > longest.length) longest = hashes
+      const overlaps = this.#match(hashes)
+      for (const [index, { worker, view }] of options.entries()) {
+        if (worker.record.kv_block_size !== size) continue
+        found[index] = { hashes, overlapBlocks: view ? (overlaps[view.target] ?? 0) : 0 }
+      }
+    }
+    // A worker without a block size has to compute the prompt like any other; counted as nothing it would look free.
+    for (const [index, { worker }] of options.entries()) {
+      if (!worker.record.kv_block_size) found[index] = { hashes: longest, overlapBlocks: 0 }
+    }
+    return { found, noLocality: whyBlind(request, options, longest.length, sizes.size) }
+  }
+
+  #match(hashes: BigUint64Array): Uint32Array {
+    const { index } = this.#options
+    if (this.#overlaps.length < index.targetCount) this.#overlaps = new Uint32Array(index.targetCount * 2)
+    index.match(hashes, this.#overlaps)
+    return this.#overlaps
+  }
+}
+
+interface Found {
+  readonly hashes: BigUint64Array
+  readonly overlapBlocks: number
+}
+
+function whyBlind(
+  request: PreparedRequest,
+  options: readonly PlaceableTarget[],
+  blocksMax: number,
+  sizeCount: number,
+): NoLocalityReason | null {
+  const tokenless = request.tokenlessReason
+  if (request.hints.isMultimodal) return 'multimodal'
+  if (tokenless !== undefined) return tokenless
+  if (sizeCount === 0) return 'no-block-size'
+  if (blocksMax === 0) return 'too-short'
+  return options.some(({ view }) => view !== undefined) ? null : 'no-cache-view'
+}
+
+function placementOf(
+  policy: string,
+  { model, role, candidates }: PolicyQuestion,
+  choice: PolicyChoice,
+  noLocality: NoLocalityReason | null,
+  skipped: readonly SkippedWorker[],
+): Placement {
+  const chosen = candidates[choice.index] as Candidate
+  return {
+    model,
+    role,
+    policy,
+    workerId: chosen.target.workerId,
+    rank: chosen.target.rank,
+    routeKey: chosen.target.routeKey,
+    requestBlocks: chosen.requestBlocks,
+    overlapBlocks: chosen.overlapBlocks,
+    noLocality,
+    candidates: candidates.map(({ target, ...facts }, index) => ({
+      workerId: target.workerId,
+      rank: target.rank,
+      routeKey: target.routeKey,
+      ...facts,
+      cost: choice.costs?.[index] ?? null,
+    })),
+    skipped,
+  }
+}

@@ -1,0 +1,53 @@
+import type { KvEventCounts } from './cache/event-counters.js'
+import type { NoLocalityReason } from './scheduling/placement.js'
+import type { Role } from './scheduling/policy.js'
+
+/** What a router has counted since it was made, and how it stands. Plain data, a copy. */
+export interface RouterStats {
+  readonly requestsInFlight: number
+  /** Picks that were acted upon, by target; those of workers that left are forgotten. */
+  readonly picks: readonly { readonly role: Role; readonly routeKey: string; readonly count: number }[]
+  /** Picks in which no cache took part, by reason. */
+  readonly noLocality: Readonly<Partial<Record<NoLocalityReason, number>>>
+  /** Prompts whose chat template failed, by model. */
+  readonly templateFailures: Readonly<Record<string, number>>
+  readonly kvEvents: Readonly<KvEventCounts>
+  readonly index: { readonly pairs: number; readonly sizeBytes: number; readonly refused: number }
+  readonly targets: readonly {
+    readonly routeKey: string
+    readonly requestsInFlight: number
+    /** Distinct prompt blocks in flight. */
+    readonly activeBlocks: number
+    /** KV blocks that it is believed to hold; null where nobody tells. */
+    readonly viewBlocks: number | null
+  }[]
+}
+
+/** Counts picks. */
+export class PickCounts {
+  readonly #byTarget = new Map<string, { role: Role; routeKey: string; count: number }>()
+  readonly #noLocality = new Map<NoLocalityReason, number>()
+
+  add(pick: { role: Role; routeKey: string; noLocality: NoLocalityReason | null }): void {
+    const key = `${pick.role} ${pick.routeKey}`
+    const known = this.#byTarget.get(key)
+    if (known) known.count += 1
+    else this.#byTarget.set(key, { role: pick.role, routeKey: pick.routeKey, count: 1 })
+    if (pick.noLocality !== null) {
+      this.#noLocality.set(pick.noLocality, (this.#noLocality.get(pick.noLocality) ?? 0) + 1)
+    }
+  }
+
+  /** The target left: its series would otherwise stay for ever. */
+  forget(routeKey: string): void {
+    for (const [key, pick] of this.#byTarget) if (pick.routeKey === routeKey) this.#byTarget.delete(key)
+  }
+
+  get picks(): RouterStats['picks'] {
+    return [...this.#byTarget.values()].map((pick) => ({ ...pick }))
+  }
+
+  get noLocality(): RouterStats['noLocality'] {
+    return Object.fromEntries(this.#noLocality)
+  }
+}
