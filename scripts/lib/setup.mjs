@@ -27,7 +27,8 @@ export async function pnpmCommand() {
 /** Runs pnpm with its output shown; throws when it fails. */
 export async function pnpm(...args) {
   const [command, ...first] = await pnpmCommand()
-  const code = await run(command, [...first, ...args])
+  // On stderr: stdout belongs to what is started afterwards.
+  const code = await run(command, [...first, ...args], { stdio: ['ignore', 2, 2] })
   if (code !== 0) throw new Error(`pnpm ${args.join(' ')} ended with ${code}`)
 }
 

@@ -80,7 +80,7 @@ Workers on other machines reach the server only if it listens wider, as in --hos
 function workerCommand(): Command {
   const sim = new Command('sim')
     .description('Run one simulated engine and join it to one or more servers.')
-    .requiredOption('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect, [])
+    .requiredOption('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect)
     .option('--model <name>', 'the name it serves', 'infera-sim')
     .option(
       '--model-folder <folder>',
@@ -157,7 +157,7 @@ function logLevelOption(): Option {
     .default('info')
 }
 
-function collect(value: string, previous: string[]): string[] {
+function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]
 }
 
