@@ -9,7 +9,10 @@ export function threadTimeUs(): number {
   }
 }
 
-/** CPU time of `count` calls, in microseconds for each. */
+/**
+ * CPU time of `count` calls, in microseconds for each. Some kernels count in steps of 4 ms: choose `count` so that all calls
+ * together take 100 ms or more.
+ */
 export function perCallUs(count: number, action: (index: number) => void): number {
   const startedUs = threadTimeUs()
   for (let index = 0; index < count; index++) action(index)

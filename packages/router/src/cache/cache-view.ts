@@ -1,10 +1,9 @@
 import { type Logger, silentLogger } from '@infera/fleet'
 import { chainBlockHashes } from '../prompt/block-hash.js'
 import type { KvEventCounts } from './event-counters.js'
-import { hashOf, highOf, lowOf } from './hash-words.js'
 import type { BlockRemoved, BlockStored, KvEvent } from './kv-event-decoder.js'
 import type { PrefixIndex } from './prefix-index.js'
-import { noSlot, U64Map } from './u64-map.js'
+import { U64Table } from './u64-table.js'
 
 /** Cache groups whose blocks are prefix blocks; a group of any other stated kind is none of ours. */
 const indexedGroupKinds: ReadonlySet<string> = new Set([
@@ -41,8 +40,11 @@ export class CacheView {
   readonly #options: CacheViewOptions
   readonly #logger: Logger
   readonly #target: number
-  /** Engine hash -> router hash, both as words. */
-  readonly #routerHashes = new U64Map(2)
+  /** Engine hash -> router hash, both as halves. */
+  readonly #routerHashes = new U64Table()
+  /** Where a hash is taken apart into halves, and put together from them. */
+  readonly #hash = new BigUint64Array(1)
+  readonly #halves = new Int32Array(this.#hash.buffer)
   /** Router hashes that further engine hashes stand for -> how many further ones. */
   readonly #furtherNames = new Map<bigint, number>()
   /** Router hashes in view that no engine hash stands for: they came with events whose hashes did not pair up. */
@@ -168,9 +170,9 @@ export class CacheView {
     if (wasHeld && !this.#nameless.delete(routerHash)) {
       this.#furtherNames.set(routerHash, (this.#furtherNames.get(routerHash) ?? 0) + 1)
     }
-    const slot = this.#routerHashes.insert(lowOf(engineHash), highOf(engineHash))
-    this.#routerHashes.setValue(slot, lowOf(routerHash), 0)
-    this.#routerHashes.setValue(slot, highOf(routerHash), 1)
+    const slot = known === undefined ? this.#insert(engineHash) : this.#slotOf(engineHash)
+    this.#hash[0] = routerHash
+    this.#routerHashes.setValue(slot, this.#halves[0] as number, this.#halves[1] as number)
     return true
   }
 
@@ -186,12 +188,13 @@ export class CacheView {
     }
     counts.removedEvents += 1
     for (const engineHash of event.blockHashes) {
-      const slot = this.#routerHashes.find(lowOf(engineHash), highOf(engineHash))
-      if (slot === noSlot) continue
+      const slot = this.#slotOf(engineHash)
+      if (slot < 0) continue
       const routerHash = this.#valueAt(slot)
-      this.#routerHashes.removeSlot(slot)
+      this.#routerHashes.delete(slot)
       this.#unname(routerHash)
     }
+    this.#routerHashes.shrink()
   }
 
   /** One engine hash less stands for this block; with the last one it leaves the view. */
@@ -215,12 +218,24 @@ export class CacheView {
   }
 
   #routerHashOf(engineHash: bigint): bigint | undefined {
-    const slot = this.#routerHashes.find(lowOf(engineHash), highOf(engineHash))
-    return slot === noSlot ? undefined : this.#valueAt(slot)
+    const slot = this.#slotOf(engineHash)
+    return slot < 0 ? undefined : this.#valueAt(slot)
+  }
+
+  #slotOf(engineHash: bigint): number {
+    this.#hash[0] = engineHash
+    return this.#routerHashes.find(this.#halves[0] as number, this.#halves[1] as number)
+  }
+
+  #insert(engineHash: bigint): number {
+    this.#hash[0] = engineHash
+    return this.#routerHashes.insert(this.#halves[0] as number, this.#halves[1] as number)
   }
 
   #valueAt(slot: number): bigint {
-    return hashOf(this.#routerHashes.value(slot, 0), this.#routerHashes.value(slot, 1))
+    this.#halves[0] = this.#routerHashes.valueFirst(slot)
+    this.#halves[1] = this.#routerHashes.valueSecond(slot)
+    return this.#hash[0] as bigint
   }
 
   #warnOnce(message: string, fields: Record<string, unknown>): void {

@@ -1,54 +1,68 @@
-import { highOf, highWord, lowOf, lowWord, wordsOf } from './hash-words.js'
-import { deadOwner, HolderTable } from './holder-table.js'
-
-/** A table that doubles stalls for as long as it is large: 64 parts make 64 short pauses at different times of one long one. */
-const partBits = 6
-const partCount = 1 << partBits
-/** Slots looked at for void pairs with every change, so that sweeping outruns filling. */
-const sweepSlotsPerChange = 8
-const ownersMin = 16
+// One index for all targets: block hash -> set of holders, so that one pass over a prompt's hashes finds the overlap of
+// every target. A target is what callers see; a holder is what blocks carry. Clearing a target only gives it a new holder
+// and removing it only takes its holder away, which is why both cost the same for one block and for a million. Blocks
+// still carrying a dead holder are invisible at once and are swept a few slots with each later change; a holder id
+// comes into use again only after its last block is swept.
+import { invariant } from '../invariant.js'
+import { HolderSets, lowestBit } from './holder-sets.js'
+import { U64Table } from './u64-table.js'
 
 export interface PrefixIndexOptions {
-  /** Most (block, target) pairs held, void ones that are not yet swept included; > 0. One more is refused and counted. */
+  /** Most (block, target) pairs held, those that wait for the sweep included; > 0. One more is refused and counted. */
   readonly blocksMax: number
 }
 
+// Sub-tables by the top byte of the hash: one growing by rehash stops the loop for a 256th of the whole.
+const tableCount = 256
+// A change visits this many slots for the sweep, so a full sweep needs a 64th as many changes as there are slots.
+const sweepSlotsPerChange = 64
+// Each dead holder widens every bitset by a bit. Beyond this many, removing or clearing finishes the sweep itself.
+const deadHoldersMax = 1024
+const none = -1
+
 /**
- * Which KV blocks which target holds, for all targets and block sizes at once: blocks are keyed by their chained hash,
- * which no two block sizes share by more than chance.
- *
- * A target's pairs carry an owner id. Clearing a target gives it a new one, so that readers forget everything at once;
- * void pairs are swept a few at a time with later changes, and an owner id is used again once its last pair is gone.
+ * Which target holds which blocks, for prefix overlap. Not a cache: entries stay until removed. Single-threaded; no
+ * method awaits. Numbers of targets that were removed are accepted everywhere and read as empty.
  */
 export class PrefixIndex {
   readonly #blocksMax: number
-  readonly #parts = Array.from({ length: partCount }, () => new HolderTable())
-  #targetOf = new Int32Array(ownersMin).fill(deadOwner)
-  #pairsOf = new Uint32Array(ownersMin)
-  /** Owner id by target number; `deadOwner` for numbers that are free. */
-  readonly #ownerOf: number[] = []
+  readonly #tables: readonly U64Table[] = Array.from({ length: tableCount }, () => new U64Table())
+  readonly #sets = new HolderSets()
+  readonly #hash = new BigUint64Array(1)
+  readonly #halves = new Int32Array(this.#hash.buffer)
+  readonly #holderOfTarget: number[] = []
+  /** The target of a live holder; none of a dead one. */
+  readonly #targetOfHolder: number[] = []
+  readonly #pairsOfHolder: number[] = []
   readonly #freeTargets: number[] = []
-  readonly #freeOwners: number[] = []
-  readonly #dying = new Set<number>()
-  #ownerCount = 0
+  readonly #freeHolders: number[] = []
+  #live = new Int32Array(1)
+  #alive = new Int32Array(1)
+  #liveCount = 0
+  #deadCount = 0
+  #deadPairCount = 0
   #pairCount = 0
   #refusedCount = 0
-  #sweepPart = 0
+  #sweepTable = 0
+  #sweepSlot = 0
 
   constructor(options: PrefixIndexOptions) {
     this.#blocksMax = options.blocksMax
   }
 
-  /** (block, target) pairs that readers see. */
-  get pairCount(): number {
-    let voidCount = 0
-    for (const owner of this.#dying) voidCount += this.#pairsOf[owner] as number
-    return this.#pairCount - voidCount
+  /** Length that the `overlaps` of `match` must have: above every target number ever given out. */
+  get targetCount(): number {
+    return this.#holderOfTarget.length
   }
 
-  /** Distinct blocks, those only void pairs point to included. */
+  /** (block, target) pairs that readers see. */
+  get pairCount(): number {
+    return this.#pairCount - this.#deadPairCount
+  }
+
+  /** Distinct blocks, those that only wait for the sweep included. */
   get blockCount(): number {
-    return this.#parts.reduce((sum, part) => sum + part.blockCount, 0)
+    return this.#tables.reduce((sum, table) => sum + table.size, 0)
   }
 
   /** Pairs turned away at `blocksMax`. */
@@ -56,135 +70,284 @@ export class PrefixIndex {
     return this.#refusedCount
   }
 
+  /** Memory of the tables and sets. */
   get sizeBytes(): number {
-    return this.#parts.reduce((sum, part) => sum + part.sizeBytes, 0)
+    let bytes = this.#sets.sizeBytes
+    for (const table of this.#tables) bytes += table.sizeBytes
+    return bytes
   }
 
-  /** Length that the `overlaps` of `match` must have: above every target number. */
-  get targetCount(): number {
-    return this.#ownerOf.length
-  }
-
-  /** @returns the new target's number; numbers of removed targets are used again */
+  /** @returns the number of a new target without blocks; small; numbers of removed targets are used again */
   addTarget(): number {
-    const target = this.#freeTargets.pop() ?? this.#ownerOf.length
-    this.#ownerOf[target] = this.#newOwner(target)
+    const target = this.#freeTargets.pop() ?? this.#holderOfTarget.length
+    this.#holderOfTarget[target] = this.#newHolder(target)
+    this.#liveCount++
     return target
   }
 
-  /** Forgets a target and all that it held. */
+  /** Takes a target out for good; readers stop seeing it now. */
   removeTarget(target: number): void {
-    this.#retire(target)
-    this.#ownerOf[target] = deadOwner
+    const holder = this.#holderOf(target)
+    if (holder === none) return
+    this.#holderOfTarget[target] = none
+    this.#targetOfHolder[holder] = none
     this.#freeTargets.push(target)
+    this.#liveCount--
+    this.#kill(holder)
   }
 
-  /** Forgets all that a target held; the same for a reader however much it was. */
+  /** Forgets all blocks of a target, which stays. */
   clear(target: number): void {
-    if (this.blocksOf(target) === 0) return
-    this.#retire(target)
-    this.#ownerOf[target] = this.#newOwner(target)
+    const holder = this.#holderOf(target)
+    if (holder === none || this.#pairsOfHolder[holder] === 0) return
+    this.#targetOfHolder[holder] = none
+    this.#kill(holder)
+    this.#holderOfTarget[target] = this.#newHolder(target)
   }
 
-  /** Blocks that a target holds. */
-  blocksOf(target: number): number {
-    return this.#pairsOf[this.#ownerOf[target] as number] as number
-  }
-
-  has(target: number, hash: bigint): boolean {
-    const low = lowOf(hash)
-    return this.#part(low).has(low, highOf(hash), this.#ownerOf[target] as number)
-  }
-
-  /** @returns whether the target holds the block now: false only when `blocksMax` stood in the way */
+  /** Marks a block as held. True when it is held afterwards; false when refused at `blocksMax` or the target is not live. */
   add(target: number, hash: bigint): boolean {
-    const [low, high, owner] = [lowOf(hash), highOf(hash), this.#ownerOf[target] as number]
-    this.sweep(sweepSlotsPerChange)
+    const holder = this.#holderOf(target)
+    if (holder === none) return false
+    if (this.#deadCount > 0) this.sweep(sweepSlotsPerChange)
+    const table = this.#tableOf(hash)
+    const first = this.#halves[0]!
+    const second = this.#halves[1]!
+    let slot = table.find(first, second)
+    if (slot !== none && this.#isHeld(table, slot, holder)) return true
     if (this.#pairCount >= this.#blocksMax) {
-      if (this.#part(low).has(low, high, owner)) return true
-      this.#sweepAll()
+      // Memory that only waits for the sweep is no reason to refuse.
+      while (this.#deadCount > 0) this.sweep(sweepSlotsPerChange)
       if (this.#pairCount >= this.#blocksMax) {
-        this.#refusedCount += 1
+        this.#refusedCount++
         return false
       }
+      slot = table.find(first, second)
     }
-    if (this.#part(low).add(low, high, owner, this.#facts)) this.#pairCount += 1
+    if (slot === none) table.setValue(table.insert(first, second), holder + 1, 0)
+    else this.#join(table, slot, holder)
+    this.#pairCount++
+    this.#pairsOfHolder[holder]!++
     return true
   }
 
-  /** Does nothing when the target does not hold the block. */
-  remove(target: number, hash: bigint): void {
-    const low = lowOf(hash)
-    if (this.#part(low).remove(low, highOf(hash), this.#ownerOf[target] as number, this.#facts))
-      this.#pairCount -= 1
-    this.sweep(sweepSlotsPerChange)
+  /** Marks a block as no longer held; true when it was. */
+  remove(target: number, hash: bigint): boolean {
+    const holder = this.#holderOf(target)
+    if (holder === none) return false
+    if (this.#deadCount > 0) this.sweep(sweepSlotsPerChange)
+    const table = this.#tableOf(hash)
+    const slot = table.find(this.#halves[0]!, this.#halves[1]!)
+    if (slot === none || !this.#isHeld(table, slot, holder)) return false
+    this.#leave(table, slot, holder)
+    table.shrink()
+    return true
+  }
+
+  has(target: number, hash: bigint): boolean {
+    const holder = this.#holderOf(target)
+    if (holder === none) return false
+    const table = this.#tableOf(hash)
+    const slot = table.find(this.#halves[0]!, this.#halves[1]!)
+    return slot !== none && this.#isHeld(table, slot, holder)
+  }
+
+  /** Blocks held by a target. */
+  blocksOf(target: number): number {
+    const holder = this.#holderOf(target)
+    return holder === none ? 0 : this.#pairsOfHolder[holder]!
   }
 
   /**
-   * For every target the number of leading blocks of a prompt that it holds; the first hole ends its count.
-   * One pass over the prompt, which ends where the last target falls off. Allocates nothing.
-   * @param overlaps by target number, `targetCount` long; overwritten
+   * Overlap of a prompt with every target: how many of its leading blocks the target holds without a hole. One pass over
+   * the query, ending where no target goes on.
+   * @param hashes chained block hashes of the prompt; only read
+   * @param overlaps by target number, `targetCount` long or longer: blocks, 0 for numbers that are not live; overwritten
    */
   match(hashes: BigUint64Array, overlaps: Uint32Array): void {
+    invariant(
+      overlaps.length >= this.targetCount,
+      `overlaps of ${overlaps.length} numbers are written for ${this.targetCount} targets`,
+    )
     overlaps.fill(0)
-    const words = wordsOf(hashes)
-    for (let depth = 0; depth < hashes.length; depth++) {
-      const low = words[depth * 2 + lowWord] as number
-      const high = words[depth * 2 + highWord] as number
-      if (this.#part(low).advance(low, high, depth, overlaps, this.#targetOf) === 0) return
+    const halves = new Int32Array(hashes.buffer, hashes.byteOffset, hashes.length * 2)
+    const alive = this.#alive
+    alive.set(this.#live)
+    const bits = this.#sets.bits
+    const width = this.#sets.width
+    let aliveCount = this.#liveCount
+    let depth = 0
+    for (; depth < hashes.length && aliveCount > 0; depth++) {
+      const first = halves[depth * 2]!
+      const second = halves[depth * 2 + 1]!
+      const table = this.#tables[second >>> 24]!
+      const slot = table.find(first, second)
+      if (slot === none) break
+      const one = table.valueFirst(slot)
+      const other = table.valueSecond(slot)
+      if (other < 0) {
+        const start = -other * width
+        for (let word = 0; word < width; word++) {
+          const dying = alive[word]! & ~bits[start + word]!
+          if (dying !== 0) aliveCount -= this.#end(dying, word, depth, overlaps)
+        }
+        continue
+      }
+      const survivors = isSet(alive, one - 1) + (other > 0 ? isSet(alive, other - 1) : 0)
+      if (survivors === aliveCount) continue
+      for (let word = 0; word < width; word++) {
+        let kept = (one - 1) >>> 5 === word ? 1 << ((one - 1) & 31) : 0
+        if (other > 0 && (other - 1) >>> 5 === word) kept |= 1 << ((other - 1) & 31)
+        const dying = alive[word]! & ~kept
+        if (dying !== 0) aliveCount -= this.#end(dying, word, depth, overlaps)
+      }
+    }
+    for (let word = 0; word < width && aliveCount > 0; word++)
+      if (alive[word] !== 0) this.#end(alive[word]!, word, depth, overlaps)
+  }
+
+  /**
+   * Sweeps for an owner that has time: visits up to `slotCount` slots for blocks of cleared and removed targets.
+   * Every change does a little of this by itself.
+   */
+  sweep(slotCount: number): void {
+    for (let visited = 0; visited < slotCount && this.#deadCount > 0; visited++) {
+      const table = this.#tables[this.#sweepTable]!
+      if (this.#sweepSlot >= table.slotCount) {
+        table.shrink()
+        this.#sweepTable = (this.#sweepTable + 1) % tableCount
+        this.#sweepSlot = 0
+        continue
+      }
+      // Deleting shifts other entries, perhaps past the cursor; those wait for the next round, since the counts per
+      // holder and not the rounds say when a holder is done. The slot is visited again as it may have been refilled.
+      if (!table.isOccupied(this.#sweepSlot) || !this.#stripDead(table, this.#sweepSlot)) this.#sweepSlot++
     }
   }
 
-  /** Looks at up to `slotsMax` slots for pairs of cleared and removed targets; free when there are none. */
-  sweep(slotsMax: number): void {
-    if (this.#dying.size === 0) return
-    const droppedCount = (this.#parts[this.#sweepPart] as HolderTable).sweep(slotsMax, this.#facts)
-    this.#sweepPart = (this.#sweepPart + 1) % partCount
-    if (droppedCount > 0) this.#buryTheDead(droppedCount)
+  #tableOf(hash: bigint): U64Table {
+    this.#hash[0] = hash
+    return this.#tables[this.#halves[1]! >>> 24]!
   }
 
-  #sweepAll(): void {
-    // Slots may move while they are swept, so a round can miss a pair; owners are counted, so that none is missed for good.
-    while (this.#dying.size > 0) {
-      for (const part of this.#parts) this.#buryTheDead(part.sweep(part.capacity * 2, this.#facts))
+  #holderOf(target: number): number {
+    return this.#holderOfTarget[target] ?? none
+  }
+
+  #newHolder(target: number): number {
+    const holder = this.#freeHolders.pop() ?? this.#targetOfHolder.length
+    this.#targetOfHolder[holder] = target
+    this.#pairsOfHolder[holder] = 0
+    this.#sets.reserve(holder)
+    if (this.#live.length < this.#sets.width) {
+      const live = new Int32Array(this.#sets.width)
+      live.set(this.#live)
+      this.#live = live
+      this.#alive = new Int32Array(this.#sets.width)
+    }
+    this.#live[holder >>> 5]! |= 1 << (holder & 31)
+    return holder
+  }
+
+  #kill(holder: number): void {
+    this.#live[holder >>> 5]! &= ~(1 << (holder & 31))
+    this.#deadCount++
+    this.#deadPairCount += this.#pairsOfHolder[holder]!
+    if (this.#pairsOfHolder[holder] === 0) this.#release(holder)
+    if (this.#deadCount > deadHoldersMax) while (this.#deadCount > 0) this.sweep(sweepSlotsPerChange)
+  }
+
+  /** Gives back a dead holder that no block carries any more. */
+  #release(holder: number): void {
+    this.#deadCount--
+    this.#freeHolders.push(holder)
+  }
+
+  #isHeld(table: U64Table, slot: number, holder: number): boolean {
+    const one = table.valueFirst(slot)
+    const other = table.valueSecond(slot)
+    return other < 0 ? this.#sets.has(-other, holder) : one === holder + 1 || other === holder + 1
+  }
+
+  /** Adds a holder that an occupied slot does not have yet. */
+  #join(table: U64Table, slot: number, holder: number): void {
+    const one = table.valueFirst(slot)
+    const other = table.valueSecond(slot)
+    if (other === 0) {
+      table.setValue(slot, one, holder + 1)
+    } else if (other > 0) {
+      const set = this.#sets.allocate()
+      for (const id of [one - 1, other - 1, holder]) this.#sets.set(set, id)
+      table.setValue(slot, 3, -set)
+    } else {
+      this.#sets.set(-other, holder)
+      table.setValue(slot, one + 1, other)
     }
   }
 
-  #buryTheDead(droppedCount: number): void {
-    this.#pairCount -= droppedCount
-    for (const owner of this.#dying) {
-      if (this.#pairsOf[owner] !== 0) continue
-      this.#dying.delete(owner)
-      this.#freeOwners.push(owner)
+  /** Takes out a holder that the slot has; true when that emptied the slot. */
+  #leave(table: U64Table, slot: number, holder: number): boolean {
+    this.#pairCount--
+    this.#pairsOfHolder[holder]!--
+    const one = table.valueFirst(slot)
+    const other = table.valueSecond(slot)
+    if (other === 0) {
+      table.delete(slot)
+      return true
+    }
+    if (other > 0) {
+      table.setValue(slot, one === holder + 1 ? other : one, 0)
+      return false
+    }
+    this.#sets.unset(-other, holder)
+    if (one - 1 > 1) {
+      table.setValue(slot, one - 1, other)
+    } else {
+      table.setValue(slot, this.#sets.lowest(-other) + 1, 0)
+      this.#sets.free(-other)
+    }
+    return false
+  }
+
+  /** Takes all dead holders out of an occupied slot; true when that emptied it. */
+  #stripDead(table: U64Table, slot: number): boolean {
+    for (;;) {
+      const holder = this.#deadHolderIn(table, slot)
+      if (holder === none) return false
+      const isEmptied = this.#leave(table, slot, holder)
+      this.#deadPairCount--
+      if (this.#pairsOfHolder[holder] === 0) this.#release(holder)
+      if (isEmptied) return true
     }
   }
 
-  #retire(target: number): void {
-    const owner = this.#ownerOf[target] as number
-    this.#targetOf[owner] = deadOwner
-    if (this.#pairsOf[owner] === 0) this.#freeOwners.push(owner)
-    else this.#dying.add(owner)
-  }
-
-  #newOwner(target: number): number {
-    const owner = this.#freeOwners.pop() ?? this.#ownerCount++
-    if (owner >= this.#targetOf.length) {
-      const [targetOf, pairsOf] = [this.#targetOf, this.#pairsOf]
-      this.#targetOf = new Int32Array(targetOf.length * 2).fill(deadOwner)
-      this.#targetOf.set(targetOf)
-      this.#pairsOf = new Uint32Array(pairsOf.length * 2)
-      this.#pairsOf.set(pairsOf)
+  #deadHolderIn(table: U64Table, slot: number): number {
+    const one = table.valueFirst(slot)
+    const other = table.valueSecond(slot)
+    if (other >= 0) {
+      if (isSet(this.#live, one - 1) === 0) return one - 1
+      return other > 0 && isSet(this.#live, other - 1) === 0 ? other - 1 : none
     }
-    this.#targetOf[owner] = target
-    return owner
+    const width = this.#sets.width
+    for (let word = 0; word < width; word++) {
+      const dead = this.#sets.bits[-other * width + word]! & ~this.#live[word]!
+      if (dead !== 0) return word * 32 + lowestBit(dead)
+    }
+    return none
   }
 
-  get #facts() {
-    return { targetOf: this.#targetOf, pairsOf: this.#pairsOf }
+  /** Writes the overlap of the targets whose bits are in `dying` and takes them out of the race. Returns how many. */
+  #end(dying: number, word: number, depth: number, overlaps: Uint32Array): number {
+    this.#alive[word]! &= ~dying
+    let count = 0
+    for (let rest = dying; rest !== 0; rest &= rest - 1) {
+      overlaps[this.#targetOfHolder[word * 32 + lowestBit(rest)]!] = depth
+      count++
+    }
+    return count
   }
+}
 
-  #part(low: number): HolderTable {
-    // The tables probe by other bits of a mix, so taking these as they are does not crowd any part.
-    return this.#parts[low >>> (32 - partBits)] as HolderTable
-  }
+function isSet(words: Int32Array, id: number): number {
+  return (words[id >>> 5]! >>> (id & 31)) & 1
 }

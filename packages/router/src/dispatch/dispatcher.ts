@@ -91,6 +91,8 @@ export class Dispatcher<W extends PlaceableWorker> {
       tried.add(workerId)
       placements.push(plan.placement)
       const attempt = await this.#attempt(plan, request, tried.size, hooks)
+      // An abort between the attempt's end and this line has released everything: nothing may be booked after it.
+      running.throwIfAborted()
       const result = (response: TransportResponse, { chunks, rest }: Peeked): DispatchResult => {
         hooks.onAnswer(response.status)
         return {

@@ -9,7 +9,8 @@ import type { DispatchRequest } from '../request/route-request.js'
 import { readBody } from './body-reader.js'
 import { type ErrorAnswer, errorAnswer, methodNotAllowed, notFound } from './error-body.js'
 import { parseBody } from './parse-body.js'
-import { EventStreamTail, relay } from './relay.js'
+import { relay } from './relay.js'
+import { SseTail, watched } from './sse-tail.js'
 
 export interface HttpHandlerParts {
   readonly dispatch: (request: DispatchRequest, options: { signal: AbortSignal }) => Promise<DispatchResult>
@@ -39,7 +40,9 @@ export class HttpHandler {
     )
     res.setHeader('X-Infera-Request-Id', requestId)
     res.setHeader('X-Request-Id', requestId)
-    const path = new URL(req.url ?? '/', 'http://localhost').pathname
+    // A response whose connection fails closes, which is where that is dealt with.
+    res.on('error', () => {})
+    const path = pathOf(req.url ?? '/')
     try {
       if (inferencePaths.has(path)) {
         if (req.method === 'POST') await this.#infer(path as InferencePath, requestId, req, res)
@@ -135,13 +138,23 @@ async function sendResult(result: DispatchResult, res: ServerResponse): Promise<
     if (await relay(result.body, res)) res.end()
     return
   }
-  const tail = new EventStreamTail()
+  const tail = new SseTail()
   try {
-    if (await relay(tail.watch(result.body), res)) res.end()
+    if (await relay(watched(result.body, tail), res)) res.end()
   } catch (error) {
     if (res.destroyed) return
-    res.end(tail.errorEvent(error))
+    // Compressed bytes cannot be continued with plain ones: such a stream is cut off.
+    if (result.headers['content-encoding'] !== undefined) throw error
+    res.end(tail.isDone ? undefined : errorEvent(tail, error))
   }
+}
+
+/**
+ * One event that carries the error. An event that was cut off is ended first: what was sent of it is lost in any case, but
+ * the error must not be read as more of it.
+ */
+function errorEvent(tail: SseTail, error: unknown): string {
+  return `${tail.isBetweenEvents ? '' : '\n\n'}data: ${JSON.stringify(errorAnswer(error).body)}\n\n`
 }
 
 /** What of an engine's answer is about the bytes that are passed on. */
@@ -152,6 +165,14 @@ function returnedHeaders(headers: Readonly<Record<string, string>>): Record<stri
     if (value !== undefined) returned[name] = value
   }
   return returned
+}
+
+function pathOf(target: string): string {
+  try {
+    return new URL(target, 'http://localhost').pathname
+  } catch {
+    return target // no URL, so no path of ours either
+  }
 }
 
 function firstOf(value: string | string[] | undefined): string | undefined {

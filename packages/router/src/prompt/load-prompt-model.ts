@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
-import { ModelFolderError, PromptError } from '../errors.js'
+import { InvalidRouterOptionsError, ModelFolderError, PromptError } from '../errors.js'
 import { renderChat, templateFailed, templateSettings } from './chat-prompt.js'
 import { ChatTemplate } from './chat-template.js'
 import { type ModelFolder, readModelFolder } from './model-folder.js'
@@ -12,12 +12,14 @@ const Options = z.strictObject({
   promptCharsMax: z
     .int()
     .min(1024) // the canary must fit
-    .default(16 * 1024 * 1024),
+    // Tokenizing runs on the event loop. Ordinary text is quick, but one unbroken word costs about 11 s per million
+    // characters, so this bounds how long a single request can hold up all others.
+    .default(4 * 1024 * 1024),
   now: z.custom<() => Date>((value) => typeof value === 'function').default(() => () => new Date()),
 })
 
 export interface LoadPromptModelOptions {
-  /** Longest prompt that is tokenized, in UTF-16 code units, >= 1024; default 16 Mi. Longer ones throw PromptError. */
+  /** Longest prompt that is tokenized, in UTF-16 code units, >= 1024; default 4 Mi. Longer ones throw PromptError. */
   readonly promptCharsMax?: number
   /** Time that a template's `strftime_now` prints, in local time; default the system clock. */
   readonly now?: () => Date
@@ -27,13 +29,13 @@ export interface LoadPromptModelOptions {
  * Loads the tokenizer and chat template of a model folder: tokenizer.json, and where present tokenizer_config.json,
  * special_tokens_map.json and chat_template.jinja. A model without a usable template still serves completions.
  * @param folder path of a folder as models are published
- * @throws ModelFolderError naming the file and what it must hold
+ * @throws ModelFolderError naming the file and what it must hold; InvalidRouterOptionsError naming the option
  */
 export async function loadPromptModel(
   folder: string,
   options: LoadPromptModelOptions = {},
 ): Promise<PromptModel> {
-  const { promptCharsMax, now } = Options.parse(options)
+  const { promptCharsMax, now } = checkOptions(options)
   const [contents, tokenizerDigest] = await Promise.all([readModelFolder(folder), digestTokenizer(folder)])
   const eosToken = contents.specialTokens.get('eos_token')
   let tokenizer: PromptTokenizer
@@ -52,6 +54,16 @@ export async function loadPromptModel(
   }
   const templates = new Templates(contents, { outputCharsMax: promptCharsMax, now })
   return new FolderPromptModel({ folder, tokenizerDigest, tokenizer, templates, contents })
+}
+
+function checkOptions(options: LoadPromptModelOptions): z.output<typeof Options> {
+  const result = Options.safeParse(options)
+  if (result.success) return result.data
+  const issue = result.error.issues[0]
+  const where = issue?.path.length ? `option '${issue.path.join('.')}'` : 'options'
+  throw new InvalidRouterOptionsError(`${where} of loadPromptModel: ${issue?.message ?? 'unusable'}`, {
+    cause: result.error,
+  })
 }
 
 /** The templates of a model, each parsed once. One that does not parse fails its renders, not the model. */

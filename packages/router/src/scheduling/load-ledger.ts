@@ -1,5 +1,4 @@
-import { highWord, lowWord, wordsOf } from '../cache/hash-words.js'
-import { noSlot, U64Map } from '../cache/u64-map.js'
+import { U64Table } from '../cache/u64-table.js'
 
 /** The load charged to a target for one request, until it ends. */
 export interface Booking {
@@ -54,7 +53,8 @@ export class LoadLedger {
 }
 
 class Account implements TargetLoad {
-  readonly #references = new U64Map(1)
+  /** Block hash -> requests in flight that hold it. */
+  readonly #references = new U64Table()
   requestsInFlight = 0
 
   get activeBlocks(): number {
@@ -63,24 +63,32 @@ class Account implements TargetLoad {
 
   add(blocks: BigUint64Array): void {
     this.requestsInFlight += 1
-    const words = wordsOf(blocks)
-    for (let at = 0; at < words.length; at += 2) {
-      const slot = this.#references.insert(words[at + lowWord] as number, words[at + highWord] as number)
-      this.#references.setValue(slot, this.#references.value(slot) + 1)
+    const halves = halvesOf(blocks)
+    for (let at = 0; at < halves.length; at += 2) {
+      const [first, second] = [halves[at] as number, halves[at + 1] as number]
+      const found = this.#references.find(first, second)
+      if (found < 0) this.#references.setValue(this.#references.insert(first, second), 1, 0)
+      else this.#references.setValue(found, this.#references.valueFirst(found) + 1, 0)
     }
   }
 
   subtract(blocks: BigUint64Array): void {
     this.requestsInFlight -= 1
-    const words = wordsOf(blocks)
-    for (let at = 0; at < words.length; at += 2) {
-      const slot = this.#references.find(words[at + lowWord] as number, words[at + highWord] as number)
-      if (slot === noSlot) continue
-      const count = this.#references.value(slot) - 1
-      if (count === 0) this.#references.removeSlot(slot)
-      else this.#references.setValue(slot, count)
+    const halves = halvesOf(blocks)
+    for (let at = 0; at < halves.length; at += 2) {
+      const slot = this.#references.find(halves[at] as number, halves[at + 1] as number)
+      if (slot < 0) continue
+      const count = this.#references.valueFirst(slot) - 1
+      if (count === 0) this.#references.delete(slot)
+      else this.#references.setValue(slot, count, 0)
     }
+    this.#references.shrink()
   }
+}
+
+/** Each hash as two words of the host's own order, as `U64Table` takes them. Shares the buffer. */
+function halvesOf(blocks: BigUint64Array): Int32Array {
+  return new Int32Array(blocks.buffer, blocks.byteOffset, blocks.length * 2)
 }
 
 class AccountBooking implements Booking {

@@ -22,7 +22,8 @@ test('json written in any style reads back as the same value', () => {
   fc.assert(
     fc.property(fc.jsonValue({ noUnicodeString: false }), style, (value, options) => {
       const written = dumps(fromJson(value), options)
-      expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(value)))
+      // Both through stringify, which has one zero: whether a text said 0 or -0.0 is no longer known after parsing.
+      expect(JSON.parse(JSON.stringify(JSON.parse(written)))).toEqual(JSON.parse(JSON.stringify(value)))
       if (options.ensureAscii) expect(written).toMatch(/^[\x20-\x7e\n]*$/)
     }),
   )

@@ -1,0 +1,174 @@
+import { encode } from '@msgpack/msgpack'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { type BlockStored, decodeKvBatch } from './kv-event-decoder.js'
+
+const hex = (text: string) => Uint8Array.from(Buffer.from(text, 'hex'))
+const batchOf = (events: unknown[]) => encode([1.5, events, null], { useBigInt64: true })
+const stored = (payload: Uint8Array) => decodeKvBatch(payload).events[0] as BlockStored
+
+// The wire vectors of the reference's event structs: arrays, maps, and arrays with everything in them.
+const vectorA = hex('93cb3ff80000000000009197ab426c6f636b53746f726564926fccdec098010203040506070804c0c0c0')
+const vectorB = hex(
+  '93cb3ff80000000000009186a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573926fccdeb1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980102030405060708aa626c6f636b5f73697a6504a76c6f72615f6964c0c0',
+)
+const vectorFull = hex(
+  '93cb3ff80000000000009397ab426c6f636b53746f72656492fbcf8000000000000001f99492010292020392030492040504c0a347505593ac426c6f636b52656d6f766564916faa4350555f50494e4e454491b0416c6c426c6f636b73436c656172656401',
+)
+
+const mapEvent = {
+  type: 'BlockStored',
+  block_hashes: [111, 222],
+  parent_block_hash: null,
+  token_ids: [1, 2, 3, 4, 5, 6, 7, 8],
+  block_size: 4,
+  lora_id: null,
+}
+const arrayEvent = ['BlockStored', [111, 222], null, [1, 2, 3, 4, 5, 6, 7, 8], 4, null, null]
+
+describe('wire vectors', () => {
+  const expected = {
+    type: 'blockStored',
+    blockHashes: BigUint64Array.of(111n, 222n),
+    parentHash: null,
+    tokens: Uint32Array.of(1, 2, 3, 4, 5, 6, 7, 8),
+    blockSizeTokens: 4,
+    medium: null,
+    groupIndex: null,
+    groupKind: null,
+    isRemote: false,
+  }
+
+  test.each([
+    ['array events', vectorA],
+    ['map events', vectorB],
+  ])('%s say the same', (_, payload) => {
+    expect(decodeKvBatch(payload)).toEqual({
+      events: [expected],
+      unknownTagCount: 0,
+      badEventCount: 0,
+      isMalformed: false,
+    })
+  })
+
+  test('signed hashes, overlapping token pairs, media and all three tags', () => {
+    expect(decodeKvBatch(vectorFull).events).toEqual([
+      {
+        ...expected,
+        blockHashes: BigUint64Array.of(BigInt.asUintN(64, -5n), 2n ** 63n + 1n),
+        parentHash: BigInt.asUintN(64, -7n),
+        tokens: Uint32Array.of(1, 2, 3, 4),
+        medium: 'GPU',
+      },
+      {
+        type: 'blockRemoved',
+        blockHashes: BigUint64Array.of(111n),
+        medium: 'CPU_PINNED',
+        groupIndex: null,
+        isRemote: false,
+      },
+      { type: 'allBlocksCleared' },
+    ])
+  })
+})
+
+describe('shapes', () => {
+  test('arrays, maps, arrays of maps and maps of maps decode alike, mixed in one batch too', () => {
+    const [one] = decodeKvBatch(vectorA).events
+    expect(decodeKvBatch(batchOf([arrayEvent, mapEvent])).events).toEqual([one, one])
+    const asMap = encode({ ts: 1.5, events: [mapEvent, arrayEvent], data_parallel_rank: 3 })
+    expect(decodeKvBatch(asMap).events).toEqual([one, one])
+    expect(decodeKvBatch(encode([1.5, [mapEvent]])).events).toEqual([one])
+  })
+
+  test.each([4, 5, 7, 12])('a stored event of %i elements decodes', (length) => {
+    const full = [...arrayEvent, 'lora', [null], 3, 'full_attention', null]
+    const event = stored(batchOf([full.slice(0, length)]))
+    expect(event.tokens).toHaveLength(8)
+    expect(event.groupIndex).toBe(length > 9 ? 3 : null)
+    expect(event.groupKind).toBe(length > 10 ? 'full_attention' : null)
+  })
+
+  test('fields may come in any order, with strange ones between them', () => {
+    const shuffled = {
+      z: { a: [1, { b: 2 }] },
+      ...Object.fromEntries(Object.entries(mapEvent).reverse()),
+      y: 1.25,
+    }
+    expect(decodeKvBatch(batchOf([shuffled])).events).toEqual(decodeKvBatch(vectorB).events)
+  })
+
+  test('a byte string stands for the same hash as the integer of its last 8 bytes', () => {
+    const digest = Uint8Array.from({ length: 32 }, (_, index) => index)
+    const event = stored(
+      batchOf([{ ...mapEvent, block_hashes: [digest, 0x18191a1b1c1d1e1fn], parent_block_hash: digest }]),
+    )
+    expect(event.blockHashes).toEqual(BigUint64Array.of(0x18191a1b1c1d1e1fn, 0x18191a1b1c1d1e1fn))
+    expect(event.parentHash).toBe(0x18191a1b1c1d1e1fn)
+  })
+
+  test('blocks elsewhere are marked so', () => {
+    expect(stored(batchOf([{ ...mapEvent, locality: 'REMOTE' }])).isRemote).toBe(true)
+    expect(stored(batchOf([{ ...mapEvent, ownership: 'REMOTE' }])).isRemote).toBe(true)
+    expect(stored(batchOf([{ ...mapEvent, locality: 'LOCAL' }])).isRemote).toBe(false)
+  })
+})
+
+describe('faults', () => {
+  test('an unknown tag is counted and passed over', () => {
+    const batch = decodeKvBatch(batchOf([['BlockMoved', 1, { a: 2 }], mapEvent, { type: 'Other' }]))
+    expect(batch).toMatchObject({ unknownTagCount: 2, badEventCount: 0, isMalformed: false })
+    expect(batch.events).toHaveLength(1)
+  })
+
+  test.each([
+    ['a token id of 2^32', { ...mapEvent, token_ids: [2 ** 32] }],
+    ['a negative token id', { ...mapEvent, token_ids: [-1] }],
+    ['tokens that are text', { ...mapEvent, token_ids: 'abc' }],
+    ['pairs and numbers mixed', { ...mapEvent, token_ids: [[1, 2], 3] }],
+    ['no tokens', { ...mapEvent, token_ids: null }],
+    ['no hashes', { ...mapEvent, block_hashes: null }],
+    ['a hash that is a fraction', { ...mapEvent, block_hashes: [1.5] }],
+    ['a hash of no bytes', { ...mapEvent, block_hashes: [new Uint8Array(0)] }],
+    ['no word on its parent', { type: 'BlockStored', block_hashes: [1], token_ids: [1] }],
+    ['no tag', { block_hashes: [1] }],
+    ['not a container', 7],
+    ['an empty array', []],
+  ])('an event with %s is counted, and the others stand', (_, bad) => {
+    const batch = decodeKvBatch(batchOf([mapEvent, bad, arrayEvent]))
+    expect(batch).toMatchObject({ unknownTagCount: 0, badEventCount: 1, isMalformed: false })
+    expect(batch.events).toHaveLength(2)
+  })
+
+  test('a payload cut off anywhere is malformed as a whole', () => {
+    for (const payload of [vectorA, vectorB, vectorFull]) {
+      for (let length = 0; length < payload.length; length++) {
+        expect(decodeKvBatch(payload.subarray(0, length))).toMatchObject({ isMalformed: true, events: [] })
+      }
+    }
+  })
+
+  test('bytes after the batch make it malformed', () => {
+    expect(decodeKvBatch(Uint8Array.of(...vectorA, 0)).isMalformed).toBe(true)
+  })
+
+  test('random bytes, and vectors with random bytes changed, never throw', () => {
+    const changedArb = fc
+      .tuple(
+        fc.constantFrom(vectorA, vectorB, vectorFull),
+        fc.array(fc.tuple(fc.nat(), fc.nat(255)), { maxLength: 4 }),
+      )
+      .map(([vector, changes]) => {
+        const bytes = Uint8Array.from(vector)
+        for (const [at, value] of changes) bytes[at % bytes.length] = value
+        return bytes
+      })
+    fc.assert(
+      fc.property(fc.oneof(fc.uint8Array({ maxLength: 200 }), changedArb), (bytes) => {
+        const batch = decodeKvBatch(bytes)
+        if (batch.isMalformed) expect(batch.events).toEqual([])
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})

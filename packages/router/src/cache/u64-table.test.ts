@@ -1,0 +1,62 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { U64Table } from './u64-table.js'
+
+// Few distinct keys, many of them small integers, so that clusters, collisions and the key zero are common.
+const keyArb = fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constantFrom(-1, 1 << 31, 0x7fffffff))
+const stepArb = fc.record({
+  kind: fc.constantFrom(
+    'put' as const,
+    'put' as const,
+    'delete' as const,
+    'shrink' as const,
+    'clear' as const,
+  ),
+  first: keyArb,
+  second: fc.constantFrom(0, 0, 1, -7),
+  value: fc.integer(),
+})
+
+test('a table agrees with a Map through any history of puts, deletes, shrinks and clears', () => {
+  fc.assert(
+    fc.property(fc.array(stepArb, { maxLength: 200 }), (steps) => {
+      const table = new U64Table()
+      const twin = new Map<string, number>()
+      for (const { kind, first, second, value } of steps) {
+        const slot = table.find(first, second)
+        const key = `${first}/${second}`
+        expect(slot >= 0).toBe(twin.has(key))
+        if (kind === 'put') {
+          table.setValue(slot >= 0 ? slot : table.insert(first, second), value, ~value)
+          twin.set(key, value)
+        } else if (kind === 'delete' && slot >= 0) {
+          table.delete(slot)
+          twin.delete(key)
+        } else if (kind === 'shrink') {
+          table.shrink()
+        } else if (kind === 'clear' && value % 8 === 0) {
+          table.clear()
+          twin.clear()
+        }
+        expect(table.size).toBe(twin.size)
+      }
+      for (const [key, value] of twin) {
+        const [first, second] = key.split('/').map(Number)
+        const slot = table.find(first!, second!)
+        expect([table.valueFirst(slot), table.valueSecond(slot)]).toEqual([value, ~value])
+      }
+    }),
+  )
+})
+
+test('a table filled and emptied again takes no more memory than a new one', () => {
+  const table = new U64Table()
+  const sizeBytes = table.sizeBytes
+  for (let key = 1; key <= 10_000; key++) table.insert(key, key)
+  expect(table.sizeBytes).toBeGreaterThan(100 * sizeBytes)
+  for (let key = 1; key <= 10_000; key++) {
+    table.delete(table.find(key, key))
+    table.shrink()
+  }
+  expect(table.sizeBytes).toBe(sizeBytes)
+})
