@@ -24,7 +24,7 @@ const packages = readdirSync(join(root, 'packages'))
 function sources(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name)
-    if (entry.isDirectory()) return sources(path)
+    if (entry.isDirectory()) return entry.name === 'testing' ? [] : sources(path) // helpers of tests are not shipped
     return /\.ts$/.test(entry.name) && !/\.test(-d)?\.ts$/.test(entry.name) ? [path] : []
   })
 }

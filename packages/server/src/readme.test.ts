@@ -7,7 +7,7 @@ test('the codes of this package and the error table of its README are the same s
       [...readFileSync(new URL(file, import.meta.url), 'utf8').matchAll(pattern)].map((match) => match[1]),
     )
   const declared = codesIn('./errors.ts', /'(INFERA_SERVER_\w+)'/g)
-  const documented = codesIn('../README.md', /^\| `(INFERA_\w+)` \|/gm)
+  const documented = codesIn('../README.md', /^\| `(INFERA_\w+)` +\|/gm)
   expect(declared.size).toBeGreaterThan(0)
   expect(documented).toEqual(declared)
 })

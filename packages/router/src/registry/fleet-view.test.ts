@@ -56,8 +56,12 @@ class Channel<T> implements AsyncIterableIterator<T> {
   #waiter: (() => void) | undefined
   isOver = false
 
+  readonly #signal: AbortSignal | undefined
+  readonly #onAbort = () => this.end()
+
   constructor(signal?: AbortSignal) {
-    signal?.addEventListener('abort', () => this.end(), { once: true })
+    this.#signal = signal
+    signal?.addEventListener('abort', this.#onAbort, { once: true })
   }
 
   send(...items: T[]): void {
@@ -65,13 +69,14 @@ class Channel<T> implements AsyncIterableIterator<T> {
   }
 
   fail(error: Error): void {
+    this.#leave()
     this.#add(() => {
       throw error
     })
   }
 
   end(): void {
-    this.isOver = true
+    this.#leave()
     this.#add(() => ({ value: undefined, done: true }))
   }
 
@@ -85,12 +90,17 @@ class Channel<T> implements AsyncIterableIterator<T> {
   }
 
   async return(): Promise<IteratorResult<T>> {
-    this.isOver = true
+    this.#leave()
     return { value: undefined, done: true }
   }
 
   [Symbol.asyncIterator](): this {
     return this
+  }
+
+  #leave(): void {
+    this.isOver = true
+    this.#signal?.removeEventListener('abort', this.#onAbort)
   }
 
   #add(step: () => IteratorResult<T>): void {
@@ -244,25 +254,30 @@ describe('who is in the fleet', () => {
     expect(fleet.warnings).toHaveLength(how === 'throws' ? 1 : 0)
   })
 
-  test('pauses between watches double up to a longest one', async () => {
+  test('pauses between watches double up to a longest one, and start anew after a watch that worked', async () => {
     const discovery = new FakeDiscovery()
     await using fleet = makeView(discovery)
     void fleet.view.start()
-    const pauses: number[] = []
-    for (let count = 0; count < 8; count++) {
+    const pauseMs = async () => {
+      const watchCount = discovery.watches.length
       discovery.latest().fail(new Error('registry unreachable'))
       await settled()
-      const watchCount = discovery.watches.length
       let waitedMs = 0
-      for (; discovery.watches.length === watchCount; waitedMs += 50)
-        await fleet.clock.advanceAsync(50).then(settled)
-      pauses.push(waitedMs)
+      for (; discovery.watches.length === watchCount; waitedMs += 50) {
+        await fleet.clock.advanceAsync(50)
+        await settled()
+      }
+      return waitedMs
     }
-    for (const [index, pauseMs] of pauses.entries()) {
-      const longestMs = Math.min(5000, 100 * 2 ** index)
-      expect(pauseMs).toBeGreaterThanOrEqual(longestMs / 2)
-      expect(pauseMs).toBeLessThanOrEqual(longestMs + 50)
+    const expectPause = async (longestMs: number) => {
+      const waitedMs = await pauseMs()
+      expect(waitedMs).toBeGreaterThanOrEqual(longestMs / 2)
+      expect(waitedMs).toBeLessThanOrEqual(longestMs + 50)
     }
+    for (const longestMs of [100, 200, 400, 800, 1600, 3200, 5000, 5000]) await expectPause(longestMs)
+    discovery.latest().send(wholeFleet())
+    await settled()
+    await expectPause(100)
   })
 
   test('closed before the first snapshot, start resolves', async () => {
