@@ -10,10 +10,10 @@ import {
   rmSync,
   symlinkSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
-import { emptyFolder, must, root } from './packed.js'
+import { emptyFolder, root } from './packed.js'
 
 const isRoot = process.getuid?.() === 0
 /** The user that Debian and most others call nobody. */
@@ -23,7 +23,7 @@ test('npm start serves for another user who has only node, npm and a shell on PA
   if (!isRoot) skip('not root, so no other user can be borrowed')
   const home = emptyFolder()
   const clone = join(home, 'clone')
-  await copyClone(clone)
+  copyClone(clone)
   const path = join(home, 'bin')
   mkdirSync(path)
   const nodeFolder = dirname(process.execPath)
@@ -76,12 +76,10 @@ test('npm start serves for another user who has only node, npm and a shell on PA
   }
 })
 
-/** The files that git knows or would add, as a clone would have them. */
-async function copyClone(target: string): Promise<void> {
-  const files = await must('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'])
-  for (const file of files.split('\0').filter(Boolean)) {
-    if (lstatSync(join(root, file), { throwIfNoEntry: false })) cpSync(join(root, file), join(target, file))
-  }
+/** What a clone would hold: everything but what setting up and building leave behind. */
+function copyClone(target: string): void {
+  const madeHere = new Set(['node_modules', 'dist', '.git', '.run', 'coverage'])
+  cpSync(root, target, { recursive: true, filter: (path) => !madeHere.has(basename(path)) })
 }
 
 function own(path: string): void {

@@ -52,6 +52,8 @@ export class InferaServer {
   readonly #stopping = new AbortController()
   readonly #listener: HttpListener
   #joinListener: HttpListener | undefined
+  #url: string | undefined
+  #joinUrl: string | undefined
   #assembly: Promise<Assembly> | undefined
   #mirror: Promise<void> | undefined
   #state: State = 'idle'
@@ -99,6 +101,8 @@ export class InferaServer {
   async start(): Promise<string> {
     await this.#assemble()
     const url = await this.#listener.listen(this.#options.host, this.#options.port)
+    this.#url = url
+    await this.#discovery.register({ kind: 'server', record: this.#record() })
     if (this.#state === 'idle') this.#state = 'started'
     this.#logger.info({ url, policy: this.#options.policy }, 'listening')
     return url
@@ -114,7 +118,8 @@ export class InferaServer {
       res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
     }, this.#ports.clock)
     link.attach(this.#joinListener.server)
-    return (await this.#joinListener.listen('127.0.0.1', 0)).replace(/^http/, 'ws')
+    this.#joinUrl = await this.#joinListener.listen('127.0.0.1', 0)
+    return this.#joinUrl.replace(/^http/, 'ws')
   }
 
   /** Resolves with the number of active workers once it reached `count`, or when the signal aborts. */
@@ -184,7 +189,7 @@ export class InferaServer {
     const http = new HttpTransport({ logger: this.#logger, clock: this.#ports.clock })
     const link = new LinkServer({
       discovery: this.#discovery,
-      serverRecord: this.#record(),
+      serverRecord: () => this.#record(),
       settingsFor: (record) => settingsFor(prompts.get(record.model_name)),
       ...(this.#options.joinToken === undefined ? {} : { token: this.#options.joinToken }),
       ...this.#ports,
@@ -226,9 +231,11 @@ export class InferaServer {
   }
 
   #record(): ServerRecord {
+    const { host, port } = this.#options
     return {
       server_id: this.#serverId,
-      url: `http://${this.#options.host}:${this.#options.port}`,
+      // Workers of a fleet that still gathers know the server by the listener on which they joined.
+      url: this.#url ?? this.#joinUrl ?? `http://${host}:${port}`,
       version,
       settings: settingsFor(undefined),
     }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
@@ -5,6 +6,7 @@ import { Cli } from './support/cli.js'
 import { qwen3Folder } from './support/qwen3.js'
 import { until } from './support/test-fleet.js'
 
+const readme = new URL('../../../README.md', import.meta.url)
 const chat = { model: 'infera-sim', messages: [{ role: 'user', content: 'Hello there' }], max_tokens: 6 }
 
 async function ask(url: string, body: unknown = chat): Promise<Response> {
@@ -33,6 +35,20 @@ describe('infera up', () => {
       await until(() => !up.isGroupAlive)
     },
   )
+
+  test.each(['the README', 'infera up'])('the curl that %s shows gets a streamed answer', async (source) => {
+    await using up = new Cli(['up', '--port', '0', '--workers', '1'])
+    const banner = await up.says(/Ctrl-C ends it/)
+    const { url, body } = curlIn(banner)
+    const shown = source === 'infera up' ? body : curlIn(readFileSync(readme, 'utf8')).body
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: shown,
+    })
+    expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/)
+    expect(await response.text()).toMatch(/"content":"\w[\s\S]*data: \[DONE\]\n\n$/)
+  })
 
   test('leaves no worker behind when it is killed', async () => {
     await using up = new Cli(['up', '--port', '0', '--workers', '2', '--json'])
@@ -85,6 +101,26 @@ describe('infera server and infera worker', () => {
     expect(response.status).toBe(503) // the model is known, its last worker left
   })
 
+  test('a worker that serves HTTP is found by its address, and given up when it is gone', async () => {
+    await using worker = new Cli(['worker', 'sim', '--port', '0', '--time-scale', '0', '--json'])
+    const { url: workerUrl } = await worker.ready()
+    await using server = new Cli(['server', '--port', '0', '--json', '--worker', `infera-sim=${workerUrl}`])
+    const { url } = await server.ready()
+    await servesChat(url)
+    expect(await workersOf(url)).toMatchObject([
+      {
+        worker_id: new URL(workerUrl).host,
+        url: workerUrl,
+        request_transport: 'http',
+        cache_view: 'no-block-size',
+      },
+    ])
+
+    worker.child.kill('SIGTERM')
+    expect((await worker.ended).code).toBe(0)
+    expect((await ask(url)).status).toBeGreaterThanOrEqual(502)
+  })
+
   test('a token that differs keeps a worker out, and neither side prints it', async () => {
     await using server = new Cli(['server', '--port', '0', '--json'], { INFERA_JOIN_TOKEN: 'right-token' })
     const { url } = await server.ready()
@@ -107,7 +143,6 @@ describe('infera server and infera worker', () => {
 describe('the command line', () => {
   test('--help is enough to start', async () => {
     await using help = new Cli(['up', '--help'])
-    help.ready().catch(() => {}) // collects standard output; there is no ready line
     expect((await help.ended).code).toBe(0)
     for (const flag of ['--port', '--workers', '--policy', '--json']) expect(help.stdout).toContain(flag)
   })
@@ -117,13 +152,22 @@ describe('the command line', () => {
     [['up', '--policy', 'best'], /kv-aware, round-robin, least-loaded/],
     [['server', '--model', 'qwen3'], /--model 'qwen3' is not of the form name=folder/],
     [['server', '--model', 'qwen3=/does/not/exist'], /\/does\/not\/exist/],
-    [['worker', 'sim'], /--join/],
+    [['worker', 'sim'], /give --join <url> to join a server, or --port/],
+    [['worker', 'sim', '--join', 'ws://127.0.0.1:1', '--port', '0'], /give --join <url>/],
   ])('%j is answered with what to give', async (args, message) => {
     await using cli = new Cli(args)
     expect((await cli.ended).code).not.toBe(0)
     expect(cli.stderr).toMatch(message)
   })
 })
+
+/** The address and the body of the first curl command of a text. */
+function curlIn(text: string): { url: string; body: string } {
+  const [, url, body] =
+    /curl (\S+) [^']*'content-type: application\/json' \\\n\s+-d '([^']+)'/.exec(text) ?? []
+  if (url === undefined || body === undefined) throw new Error(`no curl command in:\n${text}`)
+  return { url, body }
+}
 
 async function servesChat(url: string): Promise<void> {
   for (;;) {

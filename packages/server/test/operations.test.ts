@@ -47,6 +47,10 @@ describe('operations', () => {
     }
   })
 
+  test('workers are told where the server listens', async () => {
+    for (const worker of fleet.workers) expect((await worker.joined)[0]?.server.url).toBe(fleet.url)
+  })
+
   test('the cache view of a worker is as large as its cache', async () => {
     await fleet.post(
       '/v1/chat/completions',

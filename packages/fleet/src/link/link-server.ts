@@ -33,8 +33,8 @@ import { carriesToken, pathOf, rejectUpgrade } from './upgrade.js'
 const Options = z.strictObject({
   /** Where workers are registered for as long as their connection lives. */
   discovery: part<EmbeddedDiscovery>('an EmbeddedDiscovery'),
-  /** What workers are told of this server. */
-  serverRecord: part<ServerRecord>('a server record'),
+  /** What workers are told of this server; a function is asked for each worker, for a server that learns its URL late. */
+  serverRecord: part<ServerRecord | (() => ServerRecord)>('a server record or a function that gives one'),
   /** The settings that this worker must share; compared with those that it states. */
   settingsFor: part<(record: WorkerRecord) => FleetSettings>('a function').default(() => () => ({})),
   /** Bearer token that workers must bring; none: every worker is let in. */
@@ -68,7 +68,7 @@ export class LinkServer {
   readonly requests: RequestTransport
   readonly kvEvents: KvEventTransport
   readonly #options: z.output<typeof Options>
-  readonly #serverRecord: ServerRecord
+  readonly #serverRecord: () => ServerRecord
   readonly #webSockets: WebSocketServer
   readonly #members = new Map<string, Member>()
   readonly #sockets = new Set<LinkSocket>()
@@ -83,7 +83,9 @@ export class LinkServer {
    */
   constructor(options: LinkServerOptions) {
     this.#options = parseOptions('LinkServer', Options, options)
-    this.#serverRecord = parseServerRecord(this.#options.serverRecord)
+    const { serverRecord } = this.#options
+    const fixed = typeof serverRecord === 'function' ? undefined : parseServerRecord(serverRecord)
+    this.#serverRecord = () => fixed ?? parseServerRecord((serverRecord as () => ServerRecord)())
     this.#webSockets = new WebSocketServer({
       noServer: true,
       clientTracking: false,
@@ -248,7 +250,7 @@ export class LinkServer {
     session.member = { connection, registration }
     this.#members.set(workerId, session.member)
     // In the turn of the registration: whoever reacts to that sends its first frame after this one.
-    link.send({ type: 'welcome', head: { server: this.#serverRecord, settings: { ...settings } } })
+    link.send({ type: 'welcome', head: { server: this.#serverRecord(), settings: { ...settings } } })
     logger.info({ workerId, model: record.model_name }, 'worker joined by link')
   }
 

@@ -79,8 +79,15 @@ Workers on other machines reach the server only if it listens wider, as in --hos
 
 function workerCommand(): Command {
   const sim = new Command('sim')
-    .description('Run one simulated engine and join it to one or more servers.')
-    .requiredOption('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect)
+    .description('Run one simulated engine: join it to one or more servers, or let it serve HTTP by itself.')
+    .option('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect, [])
+    .option(
+      '--port <number>',
+      'serve the OpenAI API here instead of joining; 0 picks a free port',
+      wholeNumber(0, 65_535),
+    )
+    .option('--host <address>', 'with --port: address to listen on', '127.0.0.1')
+    .option('--json', 'with --port: print one line {"event":"ready","url":...} when ready', false)
     .option('--model <name>', 'the name it serves', 'infera-sim')
     .option(
       '--model-folder <folder>',

@@ -11,6 +11,8 @@ export interface Shutdown {
   readonly insisted: Promise<string>
   /** Asks from inside the program. */
   request(reason: string): void
+  /** Insists from inside the program. */
+  insist(): void
 }
 
 /** Watches for the signals that end a command. @param ignored signals that somebody else acts on for us */
@@ -36,5 +38,5 @@ export function watchShutdown(options: { ignored?: readonly NodeJS.Signals[] } =
       if (!options.ignored?.includes(signal)) request(signal)
     })
   }
-  return { requested, insisted, request }
+  return { requested, insisted, request, insist: () => onInsisted('a time limit') }
 }

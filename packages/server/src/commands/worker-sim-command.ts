@@ -1,9 +1,15 @@
-import { simModelFolder, startSimWorker } from '@infera/sim'
+import type { Logger } from '@infera/fleet'
+import { loadPromptModel } from '@infera/router/prompt'
+import { SimEngine, type SimEngineOptions, SimHttpServer, simModelFolder, startSimWorker } from '@infera/sim'
+import { ServerError } from '../errors.js'
 import { createLogger, type LogLevel } from '../logging.js'
-import { watchShutdown } from './shutdown.js'
+import { type Shutdown, watchShutdown } from './shutdown.js'
 
 export interface WorkerSimFlags {
   readonly join: readonly string[]
+  readonly port?: number
+  readonly host: string
+  readonly json: boolean
   readonly model: string
   readonly modelFolder?: string
   readonly kvBlocks: number
@@ -14,33 +20,72 @@ export interface WorkerSimFlags {
   readonly logLevel: LogLevel
 }
 
-/** `infera worker sim`: serves until a signal, until its server refuses it, or until the process that started it is gone. */
+/**
+ * `infera worker sim`: serves until a signal, until a server refuses it, or until the process that started it is gone.
+ * @throws ServerError `INFERA_SERVER_OPTIONS` unless it is told whom to join, or else where to listen
+ */
 export async function runWorkerSim(flags: WorkerSimFlags): Promise<void> {
+  if (flags.join.length > 0 === (flags.port !== undefined)) {
+    throw new ServerError(
+      'INFERA_SERVER_OPTIONS',
+      'give --join <url> to join a server, or --port <number> to serve HTTP',
+    )
+  }
   const logger = createLogger(flags.logLevel)
   // A worker of `infera up` is told by its parent when to stop; the terminal's Ctrl-C reaches it as well and must not overtake that.
   const isSupervised = process.send !== undefined
   const shutdown = watchShutdown({ ignored: isSupervised ? ['SIGINT', 'SIGHUP'] : [] })
   if (isSupervised)
     process.once('disconnect', () => shutdown.request('the process that started this worker is gone'))
+  try {
+    if (flags.port === undefined) await serveByLink(flags, shutdown, logger)
+    else await serveByHttp(flags, flags.port, shutdown, logger)
+  } finally {
+    if (isSupervised && process.connected) process.disconnect()
+  }
+}
+
+async function serveByLink(flags: WorkerSimFlags, shutdown: Shutdown, logger: Logger): Promise<void> {
   const worker = await startSimWorker({
     join: [...flags.join],
     model: flags.model,
     modelFolder: flags.modelFolder ?? simModelFolder,
-    engine: { blocks: flags.kvBlocks, blockSizeTokens: flags.blockSize, timeScale: flags.timeScale },
+    engine: engineOptions(flags),
     drainTimeoutMs: flags.drainTimeout,
     ...(flags.joinToken === undefined ? {} : { token: flags.joinToken }),
     logger,
   })
-  const refused = worker.joined.then(
-    () => new Promise<never>(() => {}),
-    (error: unknown) => Promise.reject(error),
-  )
+  // Once every server let it in there is nothing more to learn from `joined`.
+  const refused = worker.joined.then(() => new Promise<never>(() => {}))
   try {
     const reason = await Promise.race([shutdown.requested, refused])
     logger.info({ reason, worker_id: worker.record.worker_id }, 'draining')
     await Promise.race([worker.close(), shutdown.insisted])
   } finally {
     worker.destroy()
-    if (isSupervised && process.connected) process.disconnect()
   }
+}
+
+async function serveByHttp(
+  flags: WorkerSimFlags,
+  port: number,
+  shutdown: Shutdown,
+  logger: Logger,
+): Promise<void> {
+  const prompt = await loadPromptModel(flags.modelFolder ?? simModelFolder)
+  const engine = new SimEngine({ ...engineOptions(flags), model: flags.model, prompt, logger })
+  const http = new SimHttpServer(engine, { host: flags.host, port })
+  const url = await http.start()
+  console.log(flags.json ? JSON.stringify({ event: 'ready', url }) : `The simulated engine serves ${url}`)
+  const reason = await shutdown.requested
+  logger.info({ reason, url }, 'draining')
+  const timeout = setTimeout(() => shutdown.insist(), flags.drainTimeout)
+  await Promise.race([engine.close(), shutdown.insisted])
+  clearTimeout(timeout)
+  engine.destroy()
+  await http.destroy()
+}
+
+function engineOptions(flags: WorkerSimFlags): Omit<SimEngineOptions, 'model'> {
+  return { blocks: flags.kvBlocks, blockSizeTokens: flags.blockSize, timeScale: flags.timeScale }
 }

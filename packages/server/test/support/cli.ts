@@ -8,6 +8,7 @@ const entry = fileURLToPath(new URL('../../src/cli.ts', import.meta.url))
 export class Cli {
   readonly child: ChildProcess
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  #onLine: () => void = () => {}
   stdout = ''
   stderr = ''
 
@@ -20,18 +21,28 @@ export class Cli {
     this.child.stderr?.setEncoding('utf8').on('data', (text) => {
       this.stderr += text
     })
+    createInterface({ input: this.child.stdout as NodeJS.ReadableStream }).on('line', (line) => {
+      this.stdout += `${line}\n`
+      this.#onLine()
+    })
     this.ended = new Promise((resolve) =>
       this.child.once('close', (code, signal) => resolve({ code, signal })),
     )
   }
 
   /** The JSON ready line, or an error with what was said instead. */
-  ready(): Promise<{ event: string; url: string }> {
+  async ready(): Promise<{ event: string; url: string }> {
+    const stdout = await this.says(/^\{"event":"ready".*$/m)
+    return JSON.parse(/^\{"event":"ready".*$/m.exec(stdout)?.[0] as string)
+  }
+
+  /** Standard output once it matches, or an error with what was said instead. */
+  says(pattern: RegExp): Promise<string> {
     return new Promise((resolve, reject) => {
-      createInterface({ input: this.child.stdout as NodeJS.ReadableStream }).on('line', (line) => {
-        this.stdout += `${line}\n`
-        if (line.startsWith('{"event":"ready"')) resolve(JSON.parse(line))
-      })
+      this.#onLine = () => {
+        if (pattern.test(this.stdout)) resolve(this.stdout)
+      }
+      this.#onLine()
       void this.ended.then(({ code }) =>
         reject(new Error(`infera ended with ${code}\n${this.stdout}${this.stderr}`)),
       )
