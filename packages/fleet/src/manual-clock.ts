@@ -26,32 +26,28 @@ export class ManualClock implements Clock {
 
   /** Moves time by `ms`, firing what falls due on the way, each at its own time. */
   advance(ms: number): void {
-    const end = this.#nowMs + ms
-    for (;;) {
-      const due = this.#timers
-        .filter((timer) => timer.atMs <= end)
-        .sort((a, b) => a.atMs - b.atMs || a.order - b.order)[0]
-      if (!due) break
-      this.#timers = this.#timers.filter((timer) => timer !== due)
-      this.#nowMs = Math.max(this.#nowMs, due.atMs)
-      due.callback()
-    }
-    this.#nowMs = end
+    const endMs = this.#nowMs + ms
+    while (this.#fireNext(endMs));
+    this.#nowMs = endMs
   }
 
-  /** As `advance`, but lets promises settle after each timer, so that chains of awaits move on. */
+  /** As `advance`, but lets promises settle before each timer, so that chains of awaits move on. */
   async advanceAsync(ms: number): Promise<void> {
-    const end = this.#nowMs + ms
-    for (;;) {
-      await new Promise((resolve) => setImmediate(resolve))
-      const due = this.#timers
-        .filter((timer) => timer.atMs <= end)
-        .sort((a, b) => a.atMs - b.atMs || a.order - b.order)[0]
-      if (!due) break
-      this.#timers = this.#timers.filter((timer) => timer !== due)
-      this.#nowMs = Math.max(this.#nowMs, due.atMs)
-      due.callback()
-    }
-    this.#nowMs = end
+    const endMs = this.#nowMs + ms
+    do await new Promise((resolve) => setImmediate(resolve))
+    while (this.#fireNext(endMs))
+    this.#nowMs = endMs
+  }
+
+  /** Fires the first timer that is due by `endMs`. @returns whether there was one */
+  #fireNext(endMs: number): boolean {
+    const due = this.#timers
+      .filter((timer) => timer.atMs <= endMs)
+      .sort((a, b) => a.atMs - b.atMs || a.order - b.order)[0]
+    if (!due) return false
+    this.#timers = this.#timers.filter((timer) => timer !== due)
+    this.#nowMs = Math.max(this.#nowMs, due.atMs)
+    due.callback()
+    return true
   }
 }
