@@ -1,4 +1,5 @@
 import { encode } from '@msgpack/msgpack'
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { chainBlockHashes } from '../prompt/block-hash.js'
 import { CacheView } from './cache-view.js'
@@ -69,6 +70,22 @@ describe('stored blocks', () => {
     const { view } = rig()
     view.apply([stored([1n, 2n], range(1, 8)), stored([3n], range(9, 12), { parentHash: 2n })])
     expect(held(view).slice(0, 4)).toEqual([true, true, true, false])
+  })
+
+  test('chain on whatever form their parent has: a digest named by a negative integer, too', () => {
+    const { view } = rig()
+    const digest = Uint8Array.of(...new Array<number>(24).fill(9), 0x80, 0, 0, 0, 0, 0, 0, 1)
+    const events = [
+      ['BlockStored', [digest], null, [1, 2, 3, 4], 4],
+      {
+        type: 'BlockStored',
+        block_hashes: [2],
+        parent_block_hash: -(2n ** 63n) + 1n,
+        token_ids: [5, 6, 7, 8],
+      },
+    ]
+    view.apply(decodeKvBatch(encode([1, events], { useBigInt64: true })).events)
+    expect(held(view).slice(0, 2)).toEqual([true, true])
   })
 
   test('of an unknown parent are dropped and counted', () => {
@@ -234,6 +251,31 @@ describe('cache groups of hybrid models', () => {
 })
 
 describe('clearing', () => {
+  test('a hundred blocks leaves no overlap here and all of it elsewhere', () => {
+    const { index, counts, view } = rig()
+    const other = new CacheView({
+      index,
+      blockSizeTokens: 4,
+      engineHashesMax: 1000,
+      counts,
+      workerId: 'x',
+      rank: 0,
+    })
+    const prompt = range(1, 400)
+    const engineHashes = Array.from({ length: 100 }, (_, block) => BigInt(block + 1))
+    const overlaps = () => {
+      const found = new Uint32Array(index.targetCount)
+      index.match(chainBlockHashes(prompt, 4), found)
+      return [found[view.target], found[other.target]]
+    }
+    for (const each of [view, other]) each.apply([stored(engineHashes, prompt)])
+    expect(overlaps()).toEqual([100, 100])
+    view.apply([cleared])
+    expect(overlaps()).toEqual([0, 100])
+    view.apply([stored([1n, 2n], prompt.subarray(0, 8))])
+    expect(overlaps()).toEqual([2, 100])
+  })
+
   test('resets blocks and names, so that later children have no parent', () => {
     const { view, counts } = rig()
     view.apply([stored([1n], range(1, 4)), cleared, stored([2n], range(5, 8), { parentHash: 1n })])
@@ -268,5 +310,94 @@ describe('bounds', () => {
     const { view, counts } = rig({ engineHashesMax: 3 })
     for (let hash = 1n; hash <= 6n; hash++) view.apply([stored([hash], range(1, 4))])
     expect([view.engineHashCount, counts.refusedBlocks]).toEqual([3, 3])
+  })
+
+  test('blocks that came without a name are bounded with the named ones', () => {
+    const { view, counts } = rig({ engineHashesMax: 3 })
+    view.apply([stored([1n], range(1, 20))])
+    expect([view.blockCount, counts.refusedBlocks]).toEqual([3, 2])
+    view.apply([stored([9n], range(31, 34))])
+    expect([view.blockCount, counts.refusedBlocks]).toEqual([3, 3])
+    // A name for a block that is held takes the place that the block had without it.
+    view.apply([stored([7n], range(1, 4)), removed([7n]), stored([9n], range(31, 34))])
+    expect([view.blockCount, view.engineHashCount, counts.refusedBlocks]).toEqual([3, 1, 3])
+  })
+
+  test('room that removals make is used', () => {
+    for (const limits of [{ engineHashesMax: 2 }, { blocksMax: 2 }]) {
+      const { view, counts } = rig(limits)
+      view.apply([stored([1n, 2n, 3n], range(1, 12)), removed([1n, 2n]), stored([9n], range(1, 4))])
+      expect([view.blockCount, counts.refusedBlocks, held(view)[0]]).toEqual([1, 1, true])
+    }
+  })
+})
+
+describe('any history', () => {
+  // Two token ids and few engine hashes: one block under several hashes, hashes used again and orphans abound.
+  const engineHashArb = fc.nat(7)
+  const eventArb = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        type: fc.constant('stored' as const),
+        names: fc.array(engineHashArb, { maxLength: 3 }),
+        parent: fc.option(engineHashArb, { freq: 2 }),
+        tokens: fc.array(fc.nat(1), { maxLength: 7 }),
+        groupKind: fc.constantFrom(null, null, 'full_attention', 'mamba'),
+        medium: fc.constantFrom(null, null, 'GPU', 'CPU'),
+      }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        type: fc.constant('removed' as const),
+        names: fc.array(engineHashArb, { maxLength: 3 }),
+        medium: fc.constantFrom(null, null, 'GPU', 'CPU'),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ type: fc.constant('cleared' as const) }) },
+  )
+
+  test('leaves what a plain list of names and blocks says', () => {
+    fc.assert(
+      fc.property(fc.array(eventArb, { maxLength: 60, size: 'max' }), (events) => {
+        const { view } = rig({ blockSizeTokens: 2 })
+        // What is in view is worked out anew each time: all that a name stands for, and what never had one.
+        const blockOf = new Map<number, bigint>()
+        const nameless = new Set<bigint>()
+        const seen = new Set<bigint>()
+        for (const event of events) {
+          if (event.type === 'cleared') {
+            view.apply([cleared])
+            blockOf.clear()
+            nameless.clear()
+          } else if (event.type === 'removed') {
+            view.apply([removed(event.names.map(BigInt), { medium: event.medium })])
+            if (event.medium !== 'CPU') for (const name of event.names) blockOf.delete(name)
+          } else {
+            const { parent, groupKind, medium } = event
+            const tokens = Uint32Array.from(event.tokens)
+            const parentHash = parent === null ? null : BigInt(parent)
+            view.apply([stored(event.names.map(BigInt), tokens, { parentHash, groupKind, medium })])
+            const seed = parent === null ? 0n : blockOf.get(parent)
+            if (groupKind === 'mamba' || medium === 'CPU' || seed === undefined) continue
+            const blocks = [...chainBlockHashes(tokens, 2, seed)]
+            for (const [position, block] of blocks.entries()) {
+              seen.add(block)
+              if (blocks.length === event.names.length) {
+                blockOf.set(event.names[position] as number, block)
+                nameless.delete(block)
+              } else if (![...blockOf.values()].includes(block)) {
+                nameless.add(block)
+              }
+            }
+          }
+          const expected = new Set([...blockOf.values(), ...nameless])
+          expect([view.blockCount, view.engineHashCount]).toEqual([expected.size, blockOf.size])
+          for (const block of seen) expect(view.has(block)).toBe(expected.has(block))
+        }
+      }),
+      { numRuns: 300 },
+    )
   })
 })

@@ -18,7 +18,10 @@ export interface CacheViewOptions {
   readonly index: PrefixIndex
   /** The block size that the worker registered, in tokens, > 0. */
   readonly blockSizeTokens: number
-  /** Most engine hashes remembered, > 0. At the bound further stored blocks are refused and counted. */
+  /**
+   * Most engine hashes remembered, and blocks that came without one beside them, > 0. At the bound further stored blocks
+   * are refused and counted.
+   */
   readonly engineHashesMax: number
   /** Shared by all views; counted up here. */
   readonly counts: KvEventCounts
@@ -157,14 +160,16 @@ export class CacheView {
   #hold(routerHash: bigint, engineHash: bigint | undefined): boolean {
     const { index, engineHashesMax } = this.#options
     const wasHeld = index.has(this.#target, routerHash)
+    const isFull = this.#routerHashes.size + this.#nameless.size >= engineHashesMax
     if (engineHash === undefined) {
+      if (!wasHeld && isFull) return false
       if (!index.add(this.#target, routerHash)) return false
       if (!wasHeld) this.#nameless.add(routerHash)
       return true
     }
     const known = this.#routerHashOf(engineHash)
     if (known === routerHash) return true
-    if (known === undefined && this.#routerHashes.size >= engineHashesMax) return false
+    if (known === undefined && isFull && !this.#nameless.has(routerHash)) return false
     if (!index.add(this.#target, routerHash)) return false
     if (known !== undefined) this.#unname(known)
     if (wasHeld && !this.#nameless.delete(routerHash)) {

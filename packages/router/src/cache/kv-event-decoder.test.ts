@@ -7,6 +7,16 @@ const hex = (text: string) => Uint8Array.from(Buffer.from(text, 'hex'))
 const batchOf = (events: unknown[]) => encode([1.5, events, null], { useBigInt64: true })
 const stored = (payload: Uint8Array) => decodeKvBatch(payload).events[0] as BlockStored
 
+/** The encoder has no form for some values, and those cannot be on the wire either. */
+function isEncodable(value: unknown): boolean {
+  try {
+    batchOf([value])
+    return true
+  } catch {
+    return false
+  }
+}
+
 // The wire vectors of the reference's event structs: arrays, maps, and arrays with everything in them.
 const vectorA = hex('93cb3ff80000000000009197ab426c6f636b53746f726564926fccdec098010203040506070804c0c0c0')
 const vectorB = hex(
@@ -81,8 +91,8 @@ describe('shapes', () => {
     expect(decodeKvBatch(encode([1.5, [mapEvent]])).events).toEqual([one])
   })
 
-  test.each([4, 5, 7, 12])('a stored event of %i elements decodes', (length) => {
-    const full = [...arrayEvent, 'lora', [null], 3, 'full_attention', null]
+  test.each([4, 5, 7, 12, 15])('a stored event of %i elements decodes', (length) => {
+    const full = [...arrayEvent, 'lora', [null], 3, 'full_attention', null, 'later', { a: 1 }, 7]
     const event = stored(batchOf([full.slice(0, length)]))
     expect(event.tokens).toHaveLength(8)
     expect(event.groupIndex).toBe(length > 9 ? 3 : null)
@@ -105,6 +115,16 @@ describe('shapes', () => {
     )
     expect(event.blockHashes).toEqual(BigUint64Array.of(0x18191a1b1c1d1e1fn, 0x18191a1b1c1d1e1fn))
     expect(event.parentHash).toBe(0x18191a1b1c1d1e1fn)
+  })
+
+  test('a byte string of less than 8 bytes is a number too', () => {
+    const [event] = decodeKvBatch(batchOf([['BlockRemoved', [Uint8Array.of(1, 2)]]])).events
+    expect(event).toMatchObject({ blockHashes: BigUint64Array.of(0x102n) })
+  })
+
+  test('the largest token, and integers packed wider than they need', () => {
+    const event = stored(batchOf([['BlockStored', [1n], null, [2 ** 32 - 1, 7n], 2n]]))
+    expect([...event.tokens, event.blockSizeTokens]).toEqual([2 ** 32 - 1, 7, 2])
   })
 
   test('blocks elsewhere are marked so', () => {
@@ -131,6 +151,13 @@ describe('faults', () => {
     ['a hash that is a fraction', { ...mapEvent, block_hashes: [1.5] }],
     ['a hash of no bytes', { ...mapEvent, block_hashes: [new Uint8Array(0)] }],
     ['no word on its parent', { type: 'BlockStored', block_hashes: [1], token_ids: [1] }],
+    ['a fractional token', { ...mapEvent, token_ids: [1.5] }],
+    ['numbers and pairs mixed', { ...mapEvent, token_ids: [1, [2, 3]] }],
+    ['a pair of nothing', { ...mapEvent, token_ids: [[]] }],
+    ['a textual hash', { ...mapEvent, block_hashes: ['1'] }],
+    ['hashes that are no list', ['BlockRemoved', 5]],
+    ['a medium that is a number', ['BlockRemoved', [5], 5]],
+    ['a tag that is no text', [1, [1]]],
     ['no tag', { block_hashes: [1] }],
     ['not a container', 7],
     ['an empty array', []],
@@ -138,6 +165,40 @@ describe('faults', () => {
     const batch = decodeKvBatch(batchOf([mapEvent, bad, arrayEvent]))
     expect(batch).toMatchObject({ unknownTagCount: 0, badEventCount: 1, isMalformed: false })
     expect(batch.events).toHaveLength(2)
+  })
+
+  test.each<[string, Uint8Array]>([
+    ['of no bytes', new Uint8Array(0)],
+    ['that is a number', encode(7)],
+    ['that is an array without events', encode([1.5])],
+    ['that is a map without events', encode({ ts: 1.5 })],
+    ['whose events are a map', encode([1.5, {}])],
+    ['that promises 2^32-1 events', hex('92c0ddffffffff')],
+    ['of nested promises', hex(`92c0${'dd00ffffff'.repeat(50)}`)],
+    ['nested deeper than any engine does', hex(`92c0${'91'.repeat(5000)}c0`)],
+  ])('a payload %s is malformed as a whole', (_, payload) => {
+    expect(decodeKvBatch(payload)).toEqual({
+      events: [],
+      unknownTagCount: 0,
+      badEventCount: 0,
+      isMalformed: true,
+    })
+  })
+
+  test('whatever msgpack value stands between events leaves its neighbours intact', () => {
+    const removedEvent = { type: 'BlockRemoved', block_hashes: [2] }
+    fc.assert(
+      fc.property(fc.anything({ withBigInt: false, maxDepth: 3 }), (value) => {
+        const events = [['BlockRemoved', [1]], { ...removedEvent, extra: value }, value, ['AllBlocksCleared']]
+        fc.pre(isEncodable(events))
+        const batch = decodeKvBatch(batchOf(events))
+        expect(batch.isMalformed).toBe(false)
+        expect(batch.events[0]).toMatchObject({ type: 'blockRemoved', blockHashes: BigUint64Array.of(1n) })
+        expect(batch.events[1]).toMatchObject({ type: 'blockRemoved', blockHashes: BigUint64Array.of(2n) })
+        expect(batch.events.at(-1)).toEqual({ type: 'allBlocksCleared' })
+        expect(batch.events.length + batch.badEventCount + batch.unknownTagCount).toBe(4)
+      }),
+    )
   })
 
   test('a payload cut off anywhere is malformed as a whole', () => {

@@ -102,7 +102,7 @@ export function decodeKvBatch(payload: Uint8Array): DecodedKvBatch {
 }
 
 function locateEvents(reader: MsgpackReader): number[] {
-  let starts: number[] = []
+  let starts: number[] | undefined
   if (reader.peek() === 'map') {
     for (let rest = reader.mapLength(); rest > 0; rest--) {
       if (nameHere(reader) === 'events') starts = locateElements(reader)
@@ -115,6 +115,7 @@ function locateEvents(reader: MsgpackReader): number[] {
     starts = locateElements(reader)
     for (let rest = length - 2; rest > 0; rest--) reader.skip()
   }
+  if (starts === undefined) throw new MsgpackError('a batch without events')
   if (!reader.isAtEnd) throw new MsgpackError('bytes follow the batch')
   return starts
 }

@@ -66,6 +66,35 @@ describe('reading msgpack in place', () => {
     )
   })
 
+  test.each([
+    ['fixext 1', [0xd4, 5, 0]],
+    ['fixext 16', [0xd8, 5, ...new Array<number>(16).fill(1)]],
+    ['ext 8', [0xc7, 3, 5, 1, 2, 3]],
+    ['ext 16', [0xc8, 0, 2, 5, 1, 2]],
+    ['ext 32', [0xc9, 0, 0, 0, 1, 5, 1]],
+  ])('an extension (%s) is passed over as a whole, and refused when cut off', (_, bytes) => {
+    const reader = new MsgpackReader(Uint8Array.from(bytes))
+    expect(reader.peek()).toBe('extension')
+    reader.skip()
+    expect(reader.isAtEnd).toBe(true)
+    expect(() => new MsgpackReader(Uint8Array.from(bytes.slice(0, -1))).skip()).toThrow(MsgpackError)
+  })
+
+  test('random bytes are passed over or refused, never anything else', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 100 }), (bytes) => {
+        const reader = new MsgpackReader(bytes)
+        try {
+          reader.skip()
+          expect(reader.at).toBeLessThanOrEqual(bytes.length)
+        } catch (error) {
+          expect(error).toBeInstanceOf(MsgpackError)
+        }
+      }),
+      { numRuns: 1000 },
+    )
+  })
+
   test('a container cannot claim more elements than there are bytes', () => {
     expect(() => new MsgpackReader(Uint8Array.of(0xdd, 0xff, 0xff, 0xff, 0xff, 1)).arrayLength()).toThrow(
       MsgpackError,

@@ -222,6 +222,11 @@ export class PrefixIndex {
       // Deleting shifts other entries, perhaps past the cursor; those wait for the next round, since the counts per
       // holder and not the rounds say when a holder is done. The slot is visited again as it may have been refilled.
       if (!table.isOccupied(this.#sweepSlot) || !this.#stripDead(table, this.#sweepSlot)) this.#sweepSlot++
+      if (this.#deadCount === 0) {
+        // The round ends here, and with it the chance that the end of this table would have been.
+        table.shrink()
+        this.#sweepSlot = 0
+      }
     }
   }
 

@@ -60,3 +60,13 @@ test('a table filled and emptied again takes no more memory than a new one', () 
   }
   expect(table.sizeBytes).toBe(sizeBytes)
 })
+
+test('one call gives back all that many deletions left unused', () => {
+  const table = new U64Table()
+  const sizeBytes = table.sizeBytes
+  for (let key = 1; key <= 1000; key++) table.insert(key, key)
+  for (let key = 2; key <= 1000; key++) table.delete(table.find(key, key))
+  table.shrink()
+  expect(table.sizeBytes).toBe(sizeBytes)
+  expect(table.find(1, 1)).toBeGreaterThanOrEqual(0)
+})

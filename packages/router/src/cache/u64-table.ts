@@ -105,8 +105,9 @@ export class U64Table {
 
   /** Gives memory back once the table is at most an eighth full. Slot numbers change. */
   shrink(): void {
-    const capacity = this.#mask + 1
-    if (capacity > capacityMin && this.#size * 8 <= capacity) this.#rehash(capacity / 2)
+    let capacity = this.#mask + 1
+    while (capacity > capacityMin && this.#size * 8 <= capacity) capacity /= 2
+    if (capacity <= this.#mask) this.#rehash(capacity)
   }
 
   /** Drops every entry and the memory behind it. */

@@ -118,6 +118,34 @@ describe('cache hints', () => {
     expect(parseCacheHints({ messages: [{ content: 'image' }] }).isMultimodal).toBe(false)
   })
 
+  test.each(['text', 'video_url', 'audio_url', 'input_image', 'IMAGE', ['image']])(
+    'a part of type %j is no medium',
+    (type) => {
+      expect(parseCacheHints({ messages: [{ content: [{ type }] }] }).isMultimodal).toBe(false)
+    },
+  )
+
+  test.each([
+    [{ images: 'u' }, false],
+    [{ audio: ['a'] }, true],
+    [{ audio: null }, false],
+    [{ audio: 'a' }, false],
+  ])('%j at the top: %s', (body, isMedia) => {
+    expect(parseCacheHints(body).isMultimodal).toBe(isMedia)
+  })
+
+  test.each([null, undefined, 1, 'body', [], [{ prompt_cache_key: 's' }]])(
+    'the body %j says nothing',
+    (body) => {
+      expect(parseCacheHints(body)).toEqual(none)
+    },
+  )
+
+  test('a retention that is no string leaves the word to the key', () => {
+    expect(parseCacheHints({ prompt_cache_retention: null, prompt_cache_key: 's' }).retention).toBe('short')
+    expect(parseCacheHints({ session_id: 't' })).toEqual({ ...none, sessionId: 't' })
+  })
+
   test('no body, whatever it is, makes them throw', () => {
     const fieldArb = fc.constantFrom(
       'messages',

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { imageKeysOf } from './image-keys.js'
 
@@ -39,5 +40,42 @@ describe('image keys', () => {
   test('text has none, and neither has an empty reference', () => {
     expect(imageKeysOf(inMessage({ type: 'text', text: 'u1' }, { url: '  ' }, 'u1', null))).toEqual([])
     expect(imageKeysOf({ messages: [{ content: 'u1' }], images: [5, ''] })).toEqual([])
+  })
+
+  test.each([
+    [{ image_url: { url: 'u1' }, source: { url: 'u2', data: 'u2' }, url: 'u2', data: 'u2' }],
+    [{ source: { url: 'u1', data: 'u2' }, data: 'u2' }],
+    [{ image_url: { url: '' }, source: { url: ' ' }, data: 'u1' }],
+  ])('of several references in %j the first that says anything is taken', (part) => {
+    for (const body of [inMessage(part), { system: [part] }, { images: [part] }])
+      expect(imageKeysOf(body)).toEqual([0x9dc02546854d5df1n])
+  })
+
+  test('the text around an image changes nothing', () => {
+    const image = { type: 'image_url', image_url: { url: 'u1' } }
+    expect(imageKeysOf(inMessage({ type: 'text', text: 'what is this' }, image))).toEqual(
+      imageKeysOf(inMessage(image)),
+    )
+  })
+
+  test('no body, whatever it is, makes them throw', () => {
+    const value = fc.anything()
+    const partArb = fc.record(
+      { image_url: value, input_audio: value, source: value, url: value },
+      { requiredKeys: [] },
+    )
+    const bodyArb = fc.record(
+      {
+        images: fc.array(fc.oneof(value, partArb)),
+        system: fc.oneof(value, fc.array(partArb)),
+        messages: fc.array(fc.oneof(value, fc.record({ content: fc.array(partArb) }))),
+      },
+      { requiredKeys: [] },
+    )
+    fc.assert(
+      fc.property(bodyArb, (body) => {
+        for (const key of imageKeysOf(body)) expect(key).toBe(BigInt.asUintN(64, key))
+      }),
+    )
   })
 })

@@ -116,6 +116,45 @@ describe('worked examples of the cost function', () => {
   })
 })
 
+describe('the choice', () => {
+  test('a full prefix wins over a part of it, and a part over nothing, wherever they stand', () => {
+    const { rig } = rigOf(['a', 'b', 'c'])
+    rig.hold('b', blocks(0, 2))
+    rig.hold('c', blocks(0, 4))
+    expect(rig.serve({ blocks: blocks(0, 4) })).toBe('c')
+    expect(rig.serve({ blocks: blocks(0, 4) }, workers('a', 'b'))).toBe('b')
+  })
+
+  test('of equal costs the less loaded wins, though it stands later', () => {
+    const { rig } = rigOf(['a', 'b'])
+    rig.hold('a', blocks(0, 2))
+    rig.load('a', 2)
+    expect(rig.pick({ blocks: blocks(0, 4) })).toMatchObject({ routeKey: 'b', total: 4 })
+  })
+
+  test('of equal costs and equal loads the first wins', () => {
+    const { rig } = rigOf(['a', 'b', 'c'])
+    rig.load('a', 1)
+    expect(rig.serve({ blocks: blocks(0, 4) })).toBe('b')
+  })
+
+  test('a high weight beats load', () => {
+    const { rig } = rigOf(['a', 'b'], { mixed: 100, prefill: 1, decode: 1 })
+    rig.hold('b', blocks(0, 4))
+    rig.load('b', 300)
+    expect(rig.serve({ blocks: blocks(0, 4) })).toBe('b')
+  })
+
+  test('an image that nobody was sent costs 48 blocks each time it occurs, and retention weighs on it', () => {
+    const { rig } = rigOf(['a'])
+    const image = { blocks: blocks(0, 9), imageKeys: [1n, 1n] }
+    expect(rig.pick({ ...image, hints: { isMultimodal: true } }).total).toBe(96)
+    const { rig: fresh } = rigOf(['a'])
+    const long = { isMultimodal: true, retention: 'long', isExplicit: true } as const
+    expect(fresh.pick({ ...image, hints: long }).total).toBe(192)
+  })
+})
+
 describe('recent load', () => {
   test('ten blocks have faded away after 303 picks elsewhere', () => {
     const { policy, rig } = rigOf(['a', 'b'])

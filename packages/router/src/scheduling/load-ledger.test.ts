@@ -44,29 +44,70 @@ describe('the load ledger', () => {
     expect([ledger.of('a'), ledger.requestsInFlight]).toEqual([idle, 0])
   })
 
-  test('counts what a plain list of bookings would, in whatever order they end', () => {
-    const bookArb = fc.record({
-      key: fc.constantFrom('a', 'b'),
-      blocks: fc.uniqueArray(fc.nat(12), { maxLength: 6 }),
-    })
-    const stepArb = fc.oneof(bookArb, fc.record({ release: fc.nat() }))
+  test('hashes that differ in one half alone are two blocks, and zero is one', () => {
+    const ledger = new LoadLedger()
+    const booking = ledger.book('a', BigUint64Array.of(0n, 1n, 1n + (1n << 32n), 1n + (1n << 63n)))
+    expect(ledger.of('a').activeBlocks).toBe(4)
+    booking.release()
+    expect(ledger.of('a')).toEqual(idle)
+  })
+
+  test('a release long after its target was forgotten for good leaves nothing behind', () => {
+    const ledger = new LoadLedger()
+    const booking = ledger.book('a', hashes(1))
+    ledger.forget('a')
+    ledger.forget('never seen')
+    expect(ledger.requestsInFlight).toBe(1)
+    for (let again = 0; again < 2; again++) booking.release()
+    expect([ledger.of('a'), ledger.requestsInFlight]).toEqual([idle, 0])
+  })
+
+  test('counts what a plain list of bookings would, whatever is released, released again and forgotten', () => {
+    const stepArb = fc.oneof(
+      {
+        weight: 4,
+        arbitrary: fc.record({
+          key: fc.constantFrom('a', 'a#dp1', 'b'),
+          blocks: fc.array(fc.nat(12), { maxLength: 6 }),
+        }),
+      },
+      { weight: 6, arbitrary: fc.record({ release: fc.nat() }) },
+      { weight: 1, arbitrary: fc.record({ forget: fc.constantFrom('a', 'b') }) },
+    )
     fc.assert(
-      fc.property(fc.array(stepArb, { maxLength: 80 }), (steps) => {
+      fc.property(fc.array(stepArb, { maxLength: 80, size: 'max' }), (steps) => {
         const ledger = new LoadLedger()
-        const open: { key: string; blocks: number[]; booking: Booking }[] = []
+        const made: {
+          key: string
+          blocks: number[]
+          booking: Booking
+          isOver: boolean
+          isOrphan: boolean
+        }[] = []
         for (const step of steps) {
-          if ('key' in step) open.push({ ...step, booking: ledger.book(step.key, hashes(...step.blocks)) })
-          else open.splice(step.release % (open.length + 1), 1)[0]?.booking.release()
-          for (const key of ['a', 'b']) {
-            const mine = open.filter((each) => each.key === key)
+          if ('key' in step) {
+            const booking = ledger.book(step.key, hashes(...step.blocks))
+            made.push({ ...step, booking, isOver: false, isOrphan: false })
+          } else if ('release' in step) {
+            const ended = made[step.release % Math.max(made.length, 1)]
+            ended?.booking.release()
+            if (ended) ended.isOver = true
+          } else {
+            ledger.forget(step.forget)
+            for (const each of made) if (each.key === step.forget) each.isOrphan = true
+          }
+          expect(ledger.requestsInFlight).toBe(made.filter(({ isOver }) => !isOver).length)
+          for (const key of ['a', 'a#dp1', 'b']) {
+            const live = made.filter((each) => each.key === key && !each.isOver && !each.isOrphan)
             expect(ledger.of(key)).toMatchObject({
-              requestsInFlight: mine.length,
-              activeBlocks: new Set(mine.flatMap((each) => each.blocks)).size,
+              requestsInFlight: live.length,
+              activeBlocks: new Set(live.flatMap((each) => each.blocks)).size,
             })
           }
         }
-        for (const { booking } of open) booking.release()
-        expect(['a', 'b'].map((key) => ledger.of(key))).toEqual([idle, idle])
+        for (const { booking } of made) booking.release()
+        for (const { booking } of made.reverse()) booking.release()
+        expect(['a', 'a#dp1', 'b'].map((key) => ledger.of(key))).toEqual([idle, idle, idle])
         expect(ledger.requestsInFlight).toBe(0)
       }),
     )

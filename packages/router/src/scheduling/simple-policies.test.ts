@@ -51,6 +51,15 @@ describe('round-robin', () => {
     expect(rig.serve(nothing, often)).toBe('a')
   })
 
+  test('a set that gains a member is a new one, and names that read alike when joined are two', () => {
+    const rig = new PolicyRig(new RoundRobinPolicy(), workers('a', 'b'))
+    rig.serve(nothing)
+    expect(rig.serve(nothing, workers('a', 'b', 'c'))).toBe('a')
+    expect(rig.serve(nothing, workers('a,b', 'c'))).toBe('a,b')
+    expect(rig.serve(nothing, workers('a', 'b,c'))).toBe('a')
+    expect(rig.serve(nothing)).toBe('b')
+  })
+
   test('a target that left takes its sets along', () => {
     const policy = new RoundRobinPolicy()
     const rig = new PolicyRig(policy, workers('a', 'b'))
@@ -78,6 +87,15 @@ describe('least-loaded', () => {
     const toA = picked.filter((id) => id === 'a').length
     expect(toA).toBeGreaterThanOrEqual(70)
     expect(toA).toBeLessThanOrEqual(130)
+  })
+
+  test('chance spreads over all who are equal, and is left alone where one is least loaded', () => {
+    const spread = new PolicyRig(new LeastLoadedPolicy(), workers('a', 'b', 'c'), seededRandom(7))
+    const picked = Array.from({ length: 300 }, () => spread.serve(nothing))
+    for (const id of ['a', 'b', 'c']) expect(picked.filter((each) => each === id).length).toBeGreaterThan(70)
+    const certain = new PolicyRig(new LeastLoadedPolicy(), workers('a', 'b'), seededRandom(7))
+    certain.load('a', 1)
+    expect(Array.from({ length: 20 }, () => certain.serve(nothing))).toEqual(Array(20).fill('b'))
   })
 
   test('the same seed makes the same choices', () => {
