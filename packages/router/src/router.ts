@@ -14,7 +14,9 @@ import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
 import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
 import { workerRequest } from './dispatch/worker-request.js'
 import { NoWorkerError, OverloadedError, RouterClosedError, UnknownModelError } from './errors.js'
+import { FetchHandler } from './http/fetch-handler.js'
 import { HttpHandler } from './http/http-handler.js'
+import { OpenAiFace } from './http/openai-face.js'
 import { type ModelOptions, type RouterOptions, type RouterSettings, resolveOptions } from './options.js'
 import { FleetView } from './registry/fleet-view.js'
 import type { FleetWorker } from './registry/fleet-worker.js'
@@ -46,9 +48,18 @@ const backoffMs = { minMs: 100, maxMs: 5_000 }
 
 /**
  * Places requests on the workers of a fleet by what their KV caches hold and how busy they are, and dispatches them. Needs
- * no server: `handle` is a node:http listener, `dispatch` and `route` are for callers of their own.
+ * no server: `handle` is a node:http listener, `fetch` a handler of the Fetch API, `dispatch` and `route` are for callers of
+ * their own.
  */
 export class Router {
+  /**
+   * Answers one OpenAI request of the Fetch API, in process: a handler for Hono, Next, Bun or Deno. A value of its own, so
+   * `export const POST = router.fetch` works. What `handle` answers with an error is a `Response` here as well. The request runs
+   * until the Response's body is read to its end or cancelled, or the Request's signal aborts: who may leave a body unread must
+   * give a signal and abort it. A break after the first byte is an error event in a stream of events, and errors any other body.
+   * @throws the signal's reason once that is aborted; what the Request's body threw, when that broke
+   */
+  readonly fetch: (request: Request) => Promise<Response>
   readonly #settings: RouterSettings
   readonly #models: readonly ModelOptions[]
   readonly #policy: RoutingPolicy
@@ -104,13 +115,15 @@ export class Router {
       requestRetriesMax: settings.requestRetriesMax,
       logger: this.#logger,
     })
-    this.#http = new HttpHandler({
+    const face = new OpenAiFace({
       dispatch: (request, how) => this.dispatch(request, how),
       models: () => this.models(),
       bodyBytesMax: settings.bodyBytesMax,
-      clock: this.#clock,
       logger: this.#logger,
     })
+    this.#http = new HttpHandler(face, this.#clock)
+    const fetchHandler = new FetchHandler(face)
+    this.fetch = (request) => fetchHandler.fetch(request)
   }
 
   get state(): RouterState {

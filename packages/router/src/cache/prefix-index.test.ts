@@ -203,6 +203,16 @@ describe('the prefix index', () => {
     expect(index.sizeBytes).toBeLessThan(1.1 * startBytes)
   })
 
+  test('the sub-table in which a sweep ends is no wider afterwards than a new one', () => {
+    const index = new PrefixIndex({ blocksMax: 10_000 })
+    const startBytes = index.sizeBytes
+    const target = index.addTarget()
+    for (let hash = 0n; hash < 5000n; hash++) index.add(target, hash)
+    index.clear(target)
+    index.sweep(1_000_000)
+    expect(index.sizeBytes).toBe(startBytes)
+  })
+
   test('a hole ends the overlap even when later blocks are there', () => {
     const index = new PrefixIndex({ blocksMax: 100 })
     const target = index.addTarget()

@@ -23,11 +23,3 @@ export class SseTail {
     return Buffer.from(this.#tail.buffer, this.#tail.byteOffset, this.#tail.length).toString('latin1')
   }
 }
-
-/** The same chunks; `tail` has seen each of them when it is passed on. */
-export async function* watched(body: AsyncIterable<Uint8Array>, tail: SseTail): AsyncGenerator<Uint8Array> {
-  for await (const chunk of body) {
-    tail.push(chunk)
-    yield chunk
-  }
-}

@@ -1,0 +1,48 @@
+// What the examples stand on: a router over simulated workers, all in this process and without a socket between them.
+// A real service has a LinkServer or an HttpTransport of @infera/fleet where this file has lines of its own.
+import { EmbeddedDiscovery, type RequestTransport } from '@infera/fleet'
+import { Router, type RouterOptions } from '@infera/router'
+import { loadPromptModel } from '@infera/router/prompt'
+import { SimEngine, simModelFolder, simWorkerRecord } from '@infera/sim'
+import { InProcessKvEvents } from './fleet/in-process-kv-events.js'
+
+export const model = 'infera-sim'
+
+/** Starts a router over workers `worker-1`, `worker-2`, ... Who starts it closes it. */
+export async function startFleet(workerCount: number, options: Pick<RouterOptions, 'policy'> = {}) {
+  const discovery = new EmbeddedDiscovery()
+  const engines = new Map<string, SimEngine>()
+  const prompt = await loadPromptModel(simModelFolder)
+  for (let number = 1; number <= workerCount; number++) {
+    const workerId = `worker-${number}`
+    const engine = new SimEngine({ model, prompt, timeScale: 0 }) // answers at once
+    engines.set(workerId, engine)
+    await discovery.register({ kind: 'worker', record: simWorkerRecord(engine, { workerId }) })
+  }
+
+  const transport: RequestTransport = {
+    kind: 'link', // the `request_transport` of the workers' records
+    async send(worker, request, { signal = new AbortController().signal } = {}) {
+      const engine = engines.get(worker.worker_id)
+      if (!engine) throw new Error(`no engine is called '${worker.worker_id}'`)
+      return engine.handler(request, { signal })
+    },
+    async close() {},
+  }
+
+  const router = new Router({
+    ...options,
+    discovery,
+    transports: [transport],
+    kvEvents: [new InProcessKvEvents((worker) => engines.get(worker.worker_id)?.kvEvents)],
+    models: [{ name: model, folder: simModelFolder }],
+  })
+  await router.start()
+
+  const close = async () => {
+    await router.close()
+    for (const engine of engines.values()) await engine.close()
+    await discovery.close()
+  }
+  return { router, close }
+}
