@@ -21,7 +21,7 @@ const Settings = z.strictObject({
   requestRetriesMax: z.int().min(0).max(64).default(2),
   /** Most requests at once; beyond it they are refused with OverloadedError. */
   requestsInFlightMax: z.int().positive().default(65_536),
-  /** Largest request body that `handle` reads, bytes. */
+  /** Largest request body that `handle` and `fetch` read, bytes. */
   bodyBytesMax: z
     .int()
     .positive()

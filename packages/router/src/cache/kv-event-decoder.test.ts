@@ -142,7 +142,7 @@ describe('faults', () => {
   })
 
   test.each([
-    ['a token id of 2^32', { ...mapEvent, token_ids: [2 ** 32] }],
+    ['a token id of 2^32', { ...mapEvent, token_ids: [2n ** 32n] }],
     ['a negative token id', { ...mapEvent, token_ids: [-1] }],
     ['tokens that are text', { ...mapEvent, token_ids: 'abc' }],
     ['pairs and numbers mixed', { ...mapEvent, token_ids: [[1, 2], 3] }],
