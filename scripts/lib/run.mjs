@@ -7,7 +7,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/
 
 /**
  * Runs a program to its end with its output shown.
- * @returns {Promise<number>} exit code; 128 + signal number style 1 for a signal
+ * @returns {Promise<number>} exit code; 1 when a signal ended it
  */
 export function run(command, args, options = {}) {
   return new Promise((resolve, reject) => {

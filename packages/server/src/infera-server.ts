@@ -97,12 +97,21 @@ export class InferaServer {
     return this.#state
   }
 
-  /** Starts everything and listens. @returns the base URL */
+  /**
+   * Starts everything and listens; what was started is let go of when that fails.
+   * @returns the base URL
+   * @throws ServerError `INFERA_SERVER_LISTEN`; ModelFolderError naming the file and what it must hold
+   */
   async start(): Promise<string> {
-    await this.#assemble()
-    const url = await this.#listener.listen(this.#options.host, this.#options.port)
-    this.#url = url
-    await this.#discovery.register({ kind: 'server', record: this.#record() })
+    try {
+      await this.#assemble()
+      this.#url = await this.#listener.listen(this.#options.host, this.#options.port)
+      await this.#discovery.register({ kind: 'server', record: this.#record() })
+    } catch (error) {
+      await this.destroy()
+      throw error
+    }
+    const url = this.#url
     if (this.#state === 'idle') this.#state = 'started'
     this.#logger.info({ url, policy: this.#options.policy }, 'listening')
     return url

@@ -1,9 +1,13 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import type { PickMessage, RequestMessage, Router } from '@infera/router'
+import {
+  type PickMessage,
+  pickChannel,
+  type RequestMessage,
+  type Router,
+  type RouterStats,
+  requestChannel,
+} from '@infera/router'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-
-const pickChannelName = 'infera:router:pick'
-const requestChannelName = 'infera:router:request'
 
 /** 0, 1, 2, 4 ... 2048 KV blocks. */
 const blockBuckets = [0, ...Array.from({ length: 12 }, (_, power) => 2 ** power)]
@@ -45,12 +49,16 @@ export class ServerMetrics {
   readonly #onPick = (message: unknown) => this.#picked(message as PickMessage)
   readonly #onRequest = (message: unknown) => this.#finished(message as RequestMessage)
 
+  /** What the series of one scrape are read from. */
+  #stats: RouterStats
+
   constructor(router: Router) {
     this.#router = router
+    this.#stats = router.stats()
     this.#mirrorStats()
     this.#mirrorWorkers()
-    subscribe(pickChannelName, this.#onPick)
-    subscribe(requestChannelName, this.#onRequest)
+    subscribe(pickChannel.name, this.#onPick)
+    subscribe(requestChannel.name, this.#onRequest)
   }
 
   get contentType(): string {
@@ -58,12 +66,13 @@ export class ServerMetrics {
   }
 
   text(): Promise<string> {
+    this.#stats = this.#router.stats()
     return this.#registry.metrics()
   }
 
   close(): void {
-    unsubscribe(pickChannelName, this.#onPick)
-    unsubscribe(requestChannelName, this.#onRequest)
+    unsubscribe(pickChannel.name, this.#onPick)
+    unsubscribe(requestChannel.name, this.#onRequest)
   }
 
   #picked({ router, placement }: PickMessage): void {
@@ -80,7 +89,7 @@ export class ServerMetrics {
   }
 
   #mirrorStats(): void {
-    const stats = () => this.#router.stats()
+    const stats = () => this.#stats
     this.#gauge('infera_request_inflight', 'Requests that have not ended', ['router'], (gauge) => {
       gauge.set(mixed, stats().requestsInFlight)
     })

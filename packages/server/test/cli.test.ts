@@ -70,11 +70,14 @@ describe('infera up', () => {
     }
   })
 
-  test('says which port is in use and what to do', async () => {
+  test.each([
+    ['up', '--workers', '1'],
+    ['server', '--worker', 'infera-sim=http://127.0.0.1:9'], // which is asked for its health, and must not keep us
+  ])('says which port is in use and what to do: %s', async (...command) => {
     const taken = createServer()
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
     const { port } = taken.address() as AddressInfo
-    await using up = new Cli(['up', '--port', String(port), '--workers', '1'])
+    await using up = new Cli([...command, '--port', String(port)])
     expect((await up.ended).code).toBe(1)
     expect(up.stderr).toContain(`port ${port} on 127.0.0.1 is in use; choose another with --port`)
     await until(() => !up.isGroupAlive)
