@@ -17,6 +17,7 @@ test('the package exports these names and no others', () => {
     'ServerRecord',
     'StaticDiscovery',
     'TransportError',
+    'VirtualClock',
     'WorkerRecord',
     'expandTargets',
     'firstDifference',

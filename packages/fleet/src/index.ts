@@ -44,3 +44,4 @@ export { type FleetSettings, firstDifference, type SettingDifference } from './s
 export { type HealthProber, httpHealthProber } from './static/health-probe.js'
 export { StaticDiscovery, type StaticDiscoveryOptions } from './static/static-discovery.js'
 export type { StaticWorker } from './static/worker-list.js'
+export { VirtualClock } from './virtual-clock.js'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { EmbeddedDiscovery, type Registration, StaticDiscovery } from '../src/index.js'
-import { ManualClock } from '../src/internal.js'
+import { VirtualClock } from '../src/virtual-clock.js'
 import { describeDiscovery } from './contracts/discovery.js'
 import { workerRecord } from './support/records.js'
 import { listen } from './support/servers.js'
@@ -24,7 +24,7 @@ describeDiscovery('embedded', async () => {
 })
 
 describeDiscovery('static', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const well = new Set<string>()
   const discovery = new StaticDiscovery({
     workers: ['a', 'b', 'c', 'd'].map((host) => ({ url: `http://${host}:1`, model_name: 'm' })),
@@ -49,7 +49,7 @@ describeDiscovery('static', async () => {
 })
 
 test('a static worker is asked for its health over HTTP, under its base path', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const seen: string[] = []
   let status = 200
   const worker = await listen((request, response) => {

@@ -3,7 +3,7 @@ import { createServer as createTcpServer, type Socket } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, expect, test } from 'vitest'
 import { HttpTransport, type HttpTransportOptions, type TransportRequest } from '../src/index.js'
-import { ManualClock } from '../src/internal.js'
+import { VirtualClock } from '../src/virtual-clock.js'
 import { bytesOf, post, textOf } from './support/bodies.js'
 import { workerRecord } from './support/records.js'
 import { type Listening, listen } from './support/servers.js'
@@ -207,7 +207,7 @@ test('a connection is not kept where the worker’s own limit is too near, and i
 })
 
 test('silence beyond the idle limit is a timeout, before the headers and after them', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const arrived = [deferred(), deferred()]
   const { record } = await worker((request, response) => {
     if (request.url === '/body') response.write('begun')
@@ -238,7 +238,7 @@ test('silence beyond the idle limit is a timeout, before the headers and after t
 })
 
 test('a request beyond the total limit is a timeout, however busy it is', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const { record } = await worker((_request, response) => {
     const timer = setInterval(() => response.write('x'), 1)
     response.on('close', () => clearInterval(timer))
@@ -255,7 +255,7 @@ test('a request beyond the total limit is a timeout, however busy it is', async 
 })
 
 test('without limits no timer runs, however long a worker is silent', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const gate = deferred()
   const { record } = await worker((_request, response) => void gate.promise.then(() => response.end('late')))
   const response = newTransport({ clock }).send(record, post('{}'))

@@ -3,9 +3,9 @@ import { connect } from 'node:net'
 import { expect, test } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { LINK_PATH, type LinkWorkerEvent, type Logger, silentLogger } from '../src/index.js'
-import { ManualClock } from '../src/internal.js'
 import { encodeFrame } from '../src/link/codec.js'
 import type { LinkFrame } from '../src/link/frames.js'
+import { VirtualClock } from '../src/virtual-clock.js'
 import { post, textOf } from './support/bodies.js'
 import { newWorker, type RunningServer, startServer, startWorker } from './support/link-pair.js'
 import { serverRecord, workerRecord } from './support/records.js'
@@ -86,7 +86,7 @@ test('frames in a wrong order within a stream end the connection and fail its re
 })
 
 test('events with a gap are asked for again, and end in a fresh snapshot', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   await using server = await startServer({ clock })
   const ws = await open(server)
   const subscribed: number[] = []
@@ -119,7 +119,7 @@ test('events with a gap are asked for again, and end in a fresh snapshot', async
 })
 
 test('a connection without hello ends at the limit', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   await using server = await startServer({ clock, limits: { helloTimeoutMs: 1_000 } })
   const ws = await open(server)
   await until(() => clock.pendingTimers >= 3)

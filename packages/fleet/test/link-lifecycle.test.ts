@@ -7,7 +7,7 @@ import {
   silentLogger,
   TransportError,
 } from '../src/index.js'
-import { ManualClock } from '../src/internal.js'
+import { VirtualClock } from '../src/virtual-clock.js'
 import { answer, chunks, post, textOf, utf8 } from './support/bodies.js'
 import { newWorker, type RunningServer, startServer, startWorker } from './support/link-pair.js'
 import { workerRecord } from './support/records.js'
@@ -252,7 +252,7 @@ describe('staying', () => {
   })
 
   test('a worker that says nothing for the liveness limit is lost, with its requests', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer({
       clock,
       limits: { pingIntervalMs: 1_000, livenessTimeoutMs: 3_000 },
@@ -281,7 +281,7 @@ describe('staying', () => {
   })
 
   test('a worker whose peer answers pings stays, however long nothing else happens', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer({
       clock,
       limits: { pingIntervalMs: 1_000, livenessTimeoutMs: 3_000 },
@@ -300,7 +300,7 @@ describe('staying', () => {
   })
 
   test('a worker gives up on a server that says nothing, and joins again', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer()
     const worker = await startWorker({
       join: server.url,
@@ -324,7 +324,7 @@ describe('staying', () => {
   })
 
   test('the newest load report is there for the asking', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer()
     let runningRequests = 1
     const worker = await startWorker({
@@ -377,7 +377,7 @@ describe('leaving', () => {
   })
 
   test('a drain waits no longer than its limit', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer()
     const worker = await startWorker({
       join: server.url,
@@ -443,7 +443,7 @@ describe('leaving', () => {
   })
 
   test('a server that closes waits no longer than its limit', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     await using server = await startServer({ clock, closeTimeoutMs: 1_000 })
     const worker = await startWorker({
       join: server.url,
@@ -497,7 +497,7 @@ describe('requests', () => {
   })
 
   test('what cannot be said in a frame fails its own request, or is left out, and costs no connection', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     const warnings: string[] = []
     const logger: Logger = { ...silentLogger, warn: (_fields, message) => warnings.push(message) }
     await using server = await startServer()

@@ -1,11 +1,11 @@
-import { ManualClock } from '@infera/fleet/internal'
+import { VirtualClock } from '@infera/fleet'
 import { expect, test } from 'vitest'
 import { type PickMessage, pickChannel, type RequestMessage, requestChannel } from '../src/index.js'
 import { chat, startFleet, textOf } from './support/fleet.js'
 import { Feed, json, sseOf } from './support/scripted-transport.js'
 
 test('picks and the end of a request are published, with ids and times and without content', async () => {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   await using fleet = await startFleet({ clock })
   const feed = new Feed().push('data: 1\n\n')
   fleet.transport

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { ManualClock } from '../manual-clock.js'
+import { VirtualClock } from '../virtual-clock.js'
 import { RequestLimits } from './request-limits.js'
 
 function start(options: { idleTimeoutMs?: number; totalTimeoutMs?: number; signal?: AbortSignal }) {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const { idleTimeoutMs, totalTimeoutMs, signal } = options
   return { clock, limits: new RequestLimits(clock, 'w:1', { idleTimeoutMs, totalTimeoutMs, signal }) }
 }

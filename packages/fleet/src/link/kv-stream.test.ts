@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { ManualClock } from '../manual-clock.js'
 import type { KvEventBatch, KvEventMessage, KvEventSource } from '../ports/kv-events.js'
 import { silentLogger } from '../ports/logger.js'
+import { VirtualClock } from '../virtual-clock.js'
 import { KvFeed } from './kv-feed.js'
 import { kvFrames } from './kv-parts.js'
 import { type KvStreamFrame, KvSubscription } from './kv-subscription.js'
@@ -152,7 +152,7 @@ describe('KvSubscription', () => {
 
 function subscriptionTo(
   streams: ConstructorParameters<typeof KvSubscription>[0],
-  clock: ManualClock,
+  clock: VirtualClock,
   bound: number,
 ) {
   return new KvSubscription(streams, {
@@ -179,12 +179,12 @@ function manual({ isFull = false } = {}) {
       return () => {}
     },
   }
-  return { subscription: subscriptionTo(streams, new ManualClock(), 1_000), sent, lose: () => lose() }
+  return { subscription: subscriptionTo(streams, new VirtualClock(), 1_000), sent, lose: () => lose() }
 }
 
 /** Feeds and subscriptions with a wire between them that moves only when told. */
 class FakeWire {
-  readonly clock = new ManualClock()
+  readonly clock = new VirtualClock()
   readonly #source: KvEventSource
   readonly #bound: number
   readonly #streams = new Map<number, { feed: KvFeed; accept: (frame: KvStreamFrame) => void }>()

@@ -26,9 +26,11 @@ import { LINK_PATH } from './frames.js'
 import { judgeHello } from './hello.js'
 import { KvSubscription } from './kv-subscription.js'
 import { LinkLimits } from './limits.js'
+import type { LinkChannel } from './link-channel.js'
 import { type LinkClosed, LinkSocket, type TalkFrame } from './link-socket.js'
 import { ServerConnection } from './server-connection.js'
 import { carriesToken, pathOf, rejectUpgrade } from './upgrade.js'
+import { WebSocketChannel } from './web-socket-channel.js'
 
 const Options = z.strictObject({
   /** Where workers are registered for as long as their connection lives. */
@@ -123,6 +125,20 @@ export class LinkServer {
     this.#detachers.push(() => httpServer.off('upgrade', onUpgrade))
   }
 
+  /**
+   * Takes a connection that did not come by HTTP, as between the parties of one process. No token is asked for.
+   * @param peer names the other end in the log
+   * @returns whether it was taken; it is cut off when this server is full or closing
+   */
+  accept(channel: LinkChannel, peer?: string): boolean {
+    if (this.#state !== 'open' || this.#sockets.size >= this.#options.connectionsMax) {
+      channel.terminate()
+      return false
+    }
+    this.#converse(channel, peer)
+    return true
+  }
+
   /** The newest load report of a connected worker. */
   load(workerId: string): LoadReport | undefined {
     return this.#members.get(workerId)?.connection.load
@@ -185,30 +201,33 @@ export class LinkServer {
       return
     }
     this.#webSockets.handleUpgrade(request, socket, head, (ws) => {
-      const { limits, clock, logger } = this.#options
-      const session: Session = { member: undefined }
-      const link: LinkSocket = new LinkSocket(
-        ws,
-        socket,
-        {
-          onFrame: (frame) => {
-            helloTimer.cancel()
-            if (session.member) session.member.connection.accept(frame)
-            else this.#greet(link, session, frame)
-          },
-          onClose: (closed) => {
-            helloTimer.cancel()
-            this.#sockets.delete(link)
-            this.#onClose(session.member, closed, request.socket.remoteAddress)
-          },
-        },
-        { limits, clock, logger },
-      )
-      const helloTimer = clock.setTimer(limits.helloTimeoutMs, () =>
-        link.close(1002, `no hello within ${limits.helloTimeoutMs} ms`),
-      )
-      this.#sockets.add(link)
+      this.#converse(new WebSocketChannel(ws, socket), request.socket.remoteAddress)
     })
+  }
+
+  #converse(channel: LinkChannel, peer: string | undefined): void {
+    const { limits, clock, logger } = this.#options
+    const session: Session = { member: undefined }
+    const link: LinkSocket = new LinkSocket(
+      channel,
+      {
+        onFrame: (frame) => {
+          helloTimer.cancel()
+          if (session.member) session.member.connection.accept(frame)
+          else this.#greet(link, session, frame)
+        },
+        onClose: (closed) => {
+          helloTimer.cancel()
+          this.#sockets.delete(link)
+          this.#onClose(session.member, closed, peer)
+        },
+      },
+      { limits, clock, logger },
+    )
+    const helloTimer = clock.setTimer(limits.helloTimeoutMs, () =>
+      link.close(1002, `no hello within ${limits.helloTimeoutMs} ms`),
+    )
+    this.#sockets.add(link)
   }
 
   #greet(link: LinkSocket, session: Session, frame: TalkFrame): void {

@@ -1,11 +1,10 @@
-import type { Duplex } from 'node:stream'
-import type { RawData, WebSocket } from 'ws'
 import { LinkProtocolError } from '../errors.js'
 import type { Clock, Timer } from '../ports/clock.js'
 import type { Logger } from '../ports/logger.js'
 import { decodeFrame, encodeFrame } from './codec.js'
 import type { LinkFrame } from './frames.js'
 import type { LinkLimits } from './limits.js'
+import type { LinkChannel } from './link-channel.js'
 import { Liveness } from './liveness.js'
 
 /** Why a connection ended. `code` is the WebSocket close code, 1006 when there was none. */
@@ -32,10 +31,12 @@ interface PacedFrame {
 
 /** A peer that does not answer our close is cut off after this long. */
 const closeTimeoutMs = 1_000
+/** A close message of the WebSocket protocol has room for 123. */
+const reasonBytesMax = 120
 
-/** One open WebSocket, spoken in frames: bounds what waits for it, and watches whether the peer lives. */
+/** One open channel, spoken in frames: bounds what waits for it, and watches whether the peer lives. */
 export class LinkSocket {
-  readonly #ws: WebSocket
+  readonly #channel: LinkChannel
   readonly #limits: LinkLimits
   readonly #clock: Clock
   readonly #logger: Logger
@@ -44,21 +45,19 @@ export class LinkSocket {
   readonly #paced: PacedFrame[] = []
   readonly #onFlushed = () => this.#releasePaced()
   readonly #barriers = new Map<number, () => void>()
-  readonly #markClosed: () => void
-  /** Resolves when the socket itself is closed; `onClose` may come earlier. */
+  /** Resolves when the channel itself is closed; `onClose` may come earlier. */
   readonly closed: Promise<void>
   #lastBarrier = 0
-  #error: Error | undefined
+  #cutOff: Timer | undefined
   #isOver = false
+  #isClosed = false
 
-  /** @param raw the socket under `ws`: parts of frames count as signs of life */
   constructor(
-    ws: WebSocket,
-    raw: Duplex,
+    channel: LinkChannel,
     handlers: LinkSocketHandlers,
     options: { limits: LinkLimits; clock: Clock; logger: Logger },
   ) {
-    this.#ws = ws
+    this.#channel = channel
     this.#limits = options.limits
     this.#clock = options.clock
     this.#logger = options.logger
@@ -74,14 +73,19 @@ export class LinkSocket {
     this.closed = new Promise((resolve) => {
       markClosed = resolve
     })
-    this.#markClosed = markClosed
-    raw.on('data', () => this.#liveness.heard())
-    ws.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
-    ws.on('ping', () => this.#checkBuffered())
-    ws.on('error', (error) => this.#onError(error))
-    ws.on('close', (code, reason) => {
-      this.#markClosed()
-      this.#finish({ code, reason: reason.toString() || this.#error?.message || 'connection closed' })
+    channel.open({
+      onHeard: () => {
+        this.#liveness.heard()
+        this.#checkBuffered()
+      },
+      onMessage: (message) => this.#onMessage(message),
+      onFault: (code, reason) => this.#onFault(code, reason),
+      onClose: (code, reason) => {
+        this.#isClosed = true
+        this.#cutOff?.cancel()
+        markClosed()
+        this.#finish({ code, reason })
+      },
     })
   }
 
@@ -92,7 +96,7 @@ export class LinkSocket {
   /** Sends now, however much waits already. For small frames, and where order allows no waiting. */
   send(frame: LinkFrame): void {
     if (this.#isOver) return
-    this.#ws.send(encodeFrame(frame, this.#limits.frameBytesMax), this.#onFlushed)
+    this.#channel.send(encodeFrame(frame, this.#limits.frameBytesMax), this.#onFlushed)
     this.#checkBuffered()
   }
 
@@ -123,28 +127,21 @@ export class LinkSocket {
   close(code: number, reason: string): void {
     if (this.#isOver) return
     this.#finish({ code, reason })
-    // The protocol has room for 123 bytes of reason.
-    this.#ws.close(
-      code,
-      Buffer.from(reason)
-        .subarray(0, 120)
-        .toString()
-        .replace(/\uFFFD+$/, ''),
-    )
+    const cut = Buffer.from(reason).subarray(0, reasonBytesMax).toString()
+    this.#channel.close(code, cut.replace(/\uFFFD+$/, ''))
     this.#cutOffLater()
   }
 
   /** Ends now. */
   terminate(reason: string): void {
     this.#finish({ code: 1006, reason })
-    this.#ws.terminate()
+    this.#channel.terminate()
   }
 
-  #onMessage(data: RawData, isBinary: boolean): void {
+  #onMessage(message: Uint8Array): void {
     if (this.#isOver) return
     try {
-      if (!isBinary) throw new LinkProtocolError('text message; frames are binary')
-      const frame = decodeFrame(data as Buffer, this.#limits.frameBytesMax)
+      const frame = decodeFrame(message, this.#limits.frameBytesMax)
       if (frame.type === 'ping') this.send({ type: 'pong', streamId: frame.streamId })
       else if (frame.type === 'pong') this.#passBarrier(frame.streamId)
       else this.#handlers.onFrame(frame)
@@ -160,18 +157,15 @@ export class LinkSocket {
     }
   }
 
-  /** What the WebSocket itself finds wrong, it closes by itself; what the socket finds wrong ends in a close event. */
-  #onError(error: Error): void {
-    this.#error = error
-    const cause = 'code' in error && typeof error.code === 'string' ? error.code : ''
-    if (!cause.startsWith('WS_ERR_')) return
-    this.#finish({ code: cause === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? 1009 : 1002, reason: error.message })
+  #onFault(code: number, reason: string): void {
+    this.#finish({ code, reason })
+    this.#channel.close(code, '')
     this.#cutOffLater()
   }
 
   #cutOffLater(): void {
-    const timer: Timer = this.#clock.setTimer(closeTimeoutMs, () => this.#ws.terminate())
-    this.#ws.once('close', () => timer.cancel())
+    if (this.#isClosed) return
+    this.#cutOff ??= this.#clock.setTimer(closeTimeoutMs, () => this.#channel.terminate())
   }
 
   #passBarrier(streamId: number): void {
@@ -180,7 +174,7 @@ export class LinkSocket {
   }
 
   #releasePaced(): void {
-    while (!this.#isOver && this.#ws.bufferedAmount <= this.#limits.highWaterBytes) {
+    while (!this.#isOver && this.#channel.bufferedBytes <= this.#limits.highWaterBytes) {
       const next = this.#paced.shift()
       if (!next) return
       // A fault of one stream is told to that one, whoever happened to make room.
@@ -195,7 +189,7 @@ export class LinkSocket {
   }
 
   #checkBuffered(): void {
-    if (this.#ws.bufferedAmount > this.#limits.socketBufferBytesMax) {
+    if (this.#channel.bufferedBytes > this.#limits.socketBufferBytesMax) {
       this.terminate(`peer does not read: more than ${this.#limits.socketBufferBytesMax} bytes wait for it`)
     }
   }

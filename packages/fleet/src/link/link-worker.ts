@@ -17,7 +17,9 @@ import { parseWorkerRecord, type WorkerRecord } from '../records/worker-record.j
 import type { FleetSettings } from '../settings.js'
 import { joinUrl } from './join-url.js'
 import { LinkLimits } from './limits.js'
+import type { LinkDialer } from './link-channel.js'
 import { type LinkWelcome, Membership, type MembershipEvent } from './membership.js'
+import { dialWebSocket } from './web-socket-channel.js'
 
 const Options = z.strictObject({
   /** Servers to join, as in `ws://server:8000`; http URLs will do; the path defaults to `LINK_PATH`. */
@@ -44,6 +46,8 @@ const Options = z.strictObject({
     .strictObject({ firstMs: durationMs().default(250), maxMs: durationMs().default(10_000) })
     .prefault({}),
   limits: LinkLimits.prefault({}),
+  /** Opens connections; WebSockets unless told otherwise. */
+  dial: part<LinkDialer>('a function').default(() => dialWebSocket),
   clock: clockOption,
   random: randomOption,
   logger: loggerOption,

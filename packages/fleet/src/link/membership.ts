@@ -1,5 +1,3 @@
-import type { Duplex } from 'node:stream'
-import WebSocket from 'ws'
 import { LinkProtocolError, LinkRefusedError } from '../errors.js'
 import { type Clock, sleep, type Timer } from '../ports/clock.js'
 import type { LoadReport } from '../ports/kv-events.js'
@@ -11,6 +9,7 @@ import type { FleetSettings } from '../settings.js'
 import { Backoff } from './backoff.js'
 import { takenOverCode } from './close-codes.js'
 import { Load, linkProtocolVersion } from './frames.js'
+import { type LinkChannel, LinkDialError, type LinkDialer } from './link-channel.js'
 import { type LinkClosed, LinkSocket, type TalkFrame } from './link-socket.js'
 import { WorkerConnection, type WorkerConnectionOptions } from './worker-connection.js'
 
@@ -45,6 +44,7 @@ export interface MembershipOptions extends WorkerConnectionOptions {
   readonly connectTimeoutMs: number
   readonly retriesRefusal: boolean
   readonly backoff: { readonly firstMs: number; readonly maxMs: number }
+  readonly dial: LinkDialer
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -63,7 +63,6 @@ export class Membership {
   readonly #backoff: Backoff
   readonly #stop = new AbortController()
   #socket: LinkSocket | undefined
-  #connecting: WebSocket | undefined
   #isWelcome = false
   #closeGently = true
   #running: Promise<void> | undefined
@@ -99,7 +98,6 @@ export class Membership {
   #end(): void {
     if (this.#stop.signal.aborted) return
     this.#stop.abort()
-    this.#connecting?.terminate()
     if (this.#closeGently) this.#socket?.close(1000, 'the worker leaves')
   }
 
@@ -129,66 +127,40 @@ export class Membership {
   }
 
   /** One connection from beginning to end. Never rejects. */
-  #connect(): Promise<Ended> {
-    const { url, token, limits, clock, connectTimeoutMs } = this.#options
-    return new Promise((resolve) => {
-      const ws = new WebSocket(url, {
-        perMessageDeflate: false,
-        followRedirects: false,
-        maxPayload: limits.frameBytesMax,
-        headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      })
-      this.#connecting = ws
-      let raw: Duplex | undefined
-      let refusal: LinkRefusedError | undefined
-      let reason: string | undefined
-      const timer = clock.setTimer(connectTimeoutMs, () => {
-        reason = `no connection within ${connectTimeoutMs} ms`
-        ws.terminate()
-      })
-      ws.on('error', (error) => {
-        // Our own cutting off below is an error to the library; the cause is already known then.
-        reason ??= error.message
-      })
-      ws.on('upgrade', (response) => {
-        raw = response.socket
-      })
-      ws.on('unexpected-response', (_request, response) => {
-        const { statusCode } = response
-        reason = `server answered ${statusCode}`
-        if (statusCode === 401 || statusCode === 403) {
-          refusal = new LinkRefusedError(
-            `server ${url} refused the token (${statusCode}): set the token that it was given`,
-          )
-        }
-        response.destroy()
-        ws.terminate()
-      })
-      const onClose = (code: number) => {
-        timer.cancel()
-        this.#connecting = undefined
-        resolve({ code, reason: reason ?? 'connection closed', ...(refusal ? { refusal } : {}) })
-      }
-      ws.once('close', onClose)
-      ws.once('open', () => {
-        timer.cancel()
-        ws.off('close', onClose)
-        this.#connecting = undefined
-        // The event 'upgrade' comes before 'open', and names the socket.
-        void this.#talk(ws, raw as Duplex).then(resolve)
-      })
-    })
+  async #connect(): Promise<Ended> {
+    const { url, token, limits, clock, connectTimeoutMs, dial } = this.#options
+    const giveUp = new AbortController()
+    const onStop = () => giveUp.abort(new LinkDialError('the worker leaves'))
+    this.#stop.signal.addEventListener('abort', onStop, { once: true })
+    const timer = clock.setTimer(connectTimeoutMs, () =>
+      giveUp.abort(new LinkDialError(`no connection within ${connectTimeoutMs} ms`)),
+    )
+    let channel: LinkChannel
+    try {
+      channel = await dial({ url }, { token, messageBytesMax: limits.frameBytesMax, signal: giveUp.signal })
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      const status = error instanceof LinkDialError ? error.status : undefined
+      if (status !== 401 && status !== 403) return { code: 1006, reason }
+      const refusal = new LinkRefusedError(
+        `server ${url} refused the token (${status}): set the token that it was given`,
+      )
+      return { code: 1006, reason, refusal }
+    } finally {
+      timer.cancel()
+      this.#stop.signal.removeEventListener('abort', onStop)
+    }
+    return this.#talk(channel)
   }
 
-  async #talk(ws: WebSocket, raw: Duplex): Promise<Ended> {
+  async #talk(channel: LinkChannel): Promise<Ended> {
     const { limits, clock, logger, record, settings, version, kvEvents } = this.#options
     let ended: Ended = { code: 1006, reason: 'connection closed' }
     let refusal: LinkRefusedError | undefined
     let connection: WorkerConnection | undefined
     let stopLoad = () => {}
     const socket: LinkSocket = new LinkSocket(
-      ws,
-      raw,
+      channel,
       {
         onFrame: (frame) => {
           if (connection) return connection.accept(frame)
@@ -212,6 +184,8 @@ export class Membership {
       socket.terminate(`no answer to hello within ${limits.helloTimeoutMs} ms`),
     )
     this.#socket = socket
+    // Told to leave in the turn between the opening of the channel and this one.
+    if (this.#stop.signal.aborted) socket.close(1000, 'the worker leaves')
     const head = { protocol: linkProtocolVersion, version, record: record(), settings: { ...settings } }
     try {
       socket.send({ type: 'hello', head: { ...head, kvEvents: kvEvents !== undefined } })

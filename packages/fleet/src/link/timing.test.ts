@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { ManualClock } from '../manual-clock.js'
 import { seededRandom } from '../ports/random.js'
+import { VirtualClock } from '../virtual-clock.js'
 import { Backoff } from './backoff.js'
 import { Liveness } from './liveness.js'
 
@@ -30,7 +30,7 @@ describe('Backoff', () => {
 
 describe('Liveness', () => {
   function start() {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     const seen = { pings: 0, goneAtMs: undefined as number | undefined }
     const liveness = new Liveness({
       clock,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { ManualClock } from '../manual-clock.js'
+import { VirtualClock } from '../virtual-clock.js'
 import { StaticDiscovery, type StaticDiscoveryOptions } from './static-discovery.js'
 import { readWorkerList } from './worker-list.js'
 
@@ -105,7 +105,7 @@ describe('StaticDiscovery', () => {
 })
 
 function start(health: NonNullable<StaticDiscoveryOptions['health']>) {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const probe = { answer: 'ill' as 'well' | 'ill' | 'throws' | 'never', aborted: 0 }
   const discovery = new StaticDiscovery({
     workers: [{ url: 'http://a:1', model_name: 'm' }],

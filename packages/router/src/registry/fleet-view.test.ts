@@ -7,9 +7,9 @@ import {
   parseWorkerRecord,
   seededRandom,
   silentLogger,
+  VirtualClock,
   type WorkerRecord,
 } from '@infera/fleet'
-import { ManualClock } from '@infera/fleet/internal'
 import { encode } from '@msgpack/msgpack'
 import { describe, expect, test } from 'vitest'
 import { PrefixIndex } from '../cache/prefix-index.js'
@@ -143,7 +143,7 @@ class FakeDiscovery implements Discovery {
 }
 
 function makeView(discovery: Discovery, { cacheBlocksMax = 1000 } = {}) {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const kvEvents = new FakeKvEvents()
   const index = new PrefixIndex({ blocksMax: 1000 })
   const forgotten: string[] = []

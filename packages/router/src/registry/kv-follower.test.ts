@@ -1,5 +1,4 @@
-import { parseWorkerRecord, seededRandom, silentLogger } from '@infera/fleet'
-import { ManualClock } from '@infera/fleet/internal'
+import { parseWorkerRecord, seededRandom, silentLogger, VirtualClock } from '@infera/fleet'
 import { describe, expect, test } from 'vitest'
 import { CacheView } from '../cache/cache-view.js'
 import { zeroEventCounts } from '../cache/event-counters.js'
@@ -11,7 +10,7 @@ import { KvFollower } from './kv-follower.js'
 function rig(ranks: readonly number[] = [0]) {
   const index = new PrefixIndex({ blocksMax: 10_000 })
   const counts = zeroEventCounts()
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const kvEvents = new ScriptedKvEvents()
   const warnings: string[] = []
   const viewOf = (rank: number) =>

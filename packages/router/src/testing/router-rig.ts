@@ -1,5 +1,10 @@
-import { EmbeddedDiscovery, type EmbeddedRegistration, parseWorkerRecord, seededRandom } from '@infera/fleet'
-import { ManualClock } from '@infera/fleet/internal'
+import {
+  EmbeddedDiscovery,
+  type EmbeddedRegistration,
+  parseWorkerRecord,
+  seededRandom,
+  VirtualClock,
+} from '@infera/fleet'
 import type { RouterOptions } from '../options.js'
 import { Router } from '../router.js'
 import { BytePromptModel } from './byte-prompt-model.js'
@@ -17,7 +22,7 @@ export class RouterRig {
   readonly discovery = new EmbeddedDiscovery()
   readonly transport = new InstantTransport()
   readonly kvEvents = new ScriptedKvEvents()
-  readonly clock = new ManualClock()
+  readonly clock = new VirtualClock()
   readonly prompt = new BytePromptModel()
   readonly logs: { level: string; message: string; fields: Readonly<Record<string, unknown>> }[] = []
   readonly router: Router

@@ -1,5 +1,4 @@
-import { type Clock, silentLogger } from '@infera/fleet'
-import { ManualClock } from '@infera/fleet/internal'
+import { type Clock, silentLogger, VirtualClock } from '@infera/fleet'
 import { describe, expect, test } from 'vitest'
 import { resolveEngineOptions, type SimEngineOptions } from '../options.js'
 import { wordPrompt } from '../testing/word-prompt.js'
@@ -13,7 +12,7 @@ const tenMs = { weightsReadMs: 7, contextReadMs: 0, prefillTokensPerSecond: 1e9 
 
 /** @param timing.lateMs by how much each timer is late */
 function coreOf(options: SimEngineOptions, timing = { lateMs: 0 }) {
-  const clock = new ManualClock()
+  const clock = new VirtualClock()
   const lateClock: Clock = {
     now: () => clock.now(),
     setTimer: (delayMs, callback) => clock.setTimer(delayMs + timing.lateMs, callback),

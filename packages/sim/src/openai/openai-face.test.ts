@@ -1,5 +1,5 @@
 import type { TransportRequest } from '@infera/fleet'
-import { ManualClock } from '@infera/fleet/internal'
+import { VirtualClock } from '@infera/fleet'
 import { describe, expect, test } from 'vitest'
 import { SimEngine, type SimEnginePorts } from '../engine/sim-engine.js'
 import type { SimEngineOptions } from '../options.js'
@@ -260,7 +260,7 @@ describe('a request that cannot be served', () => {
   })
 
   test('because the engine is full is answered with 429 and may come again', async () => {
-    const engine = engineOf({ sequencesMax: 1, waitingMax: 0, timeScale: 1, clock: new ManualClock() })
+    const engine = engineOf({ sequencesMax: 1, waitingMax: 0, timeScale: 1, clock: new VirtualClock() })
     const abort = new AbortController()
     const running = call(engine, chat, { messages }, { signal: abort.signal })
     const answer = await call(engine, chat, { messages })
@@ -280,7 +280,7 @@ describe('a request that cannot be served', () => {
   })
 
   test('breaks when the engine is destroyed', async () => {
-    const engine = engineOf({ timeScale: 1, clock: new ManualClock() })
+    const engine = engineOf({ timeScale: 1, clock: new VirtualClock() })
     const running = call(engine, chat, { messages, stream: true })
     await new Promise((resolve) => setImmediate(resolve))
     engine.destroy()
@@ -301,7 +301,7 @@ describe('the other paths', () => {
   })
 
   test('tell load and cache under the names of vLLM', async () => {
-    const clock = new ManualClock()
+    const clock = new VirtualClock()
     const engine = engineOf({ model: 'a"b', timeScale: 1, clock, blocks: 100, blockSizeTokens: 4 })
     const value = (text: string, name: string) =>
       Number(
