@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-const conditions = ['@infera/source', 'node', 'import', 'module', 'default']
+const conditions = ['@infera/source', 'node', 'module', 'default']
 
 export default defineConfig({
   resolve: { conditions },

@@ -8,8 +8,8 @@ const { router, close } = await startFleet(2)
 
 const app = express()
 // Before any body parser: the router reads the body itself and passes it on byte for byte.
-// app.all leaves the path whole; app.use('/v1', ...) would cut '/v1' off and the router would know no such path.
-app.all('/v1/*path', (req, res) => router.handle(req, res))
+// Anywhere else than at /v1 the router is told so: `new Router({ basePath: '/llm/v1' })` for app.use('/llm/v1', ...).
+app.use('/v1', (req, res) => router.handle(req, res))
 app.use(express.json())
 app.post('/hello', (req, res) => {
   res.json({ hello: req.body.name })

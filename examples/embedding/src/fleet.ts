@@ -1,6 +1,6 @@
 // What the examples stand on: a router over simulated workers, all in this process and without a socket between them.
 // A real service has a LinkServer or an HttpTransport of @infera/fleet where this file has lines of its own.
-import { EmbeddedDiscovery, type RequestTransport } from '@infera/fleet'
+import { type Discovery, EmbeddedDiscovery, type RequestTransport, type WorkerRecord } from '@infera/fleet'
 import { Router, type RouterOptions } from '@infera/router'
 import { loadPromptModel } from '@infera/router/prompt'
 import { SimEngine, simModelFolder, simWorkerRecord } from '@infera/sim'
@@ -8,17 +8,25 @@ import { InProcessKvEvents } from './fleet/in-process-kv-events.js'
 
 export const model = 'infera-sim'
 
+export interface ExampleOptions extends Pick<RouterOptions, 'policy'> {
+  /** Makes a discovery of these workers; by default all of them are registered from the start. */
+  readonly discover?: (records: readonly WorkerRecord[]) => Discovery
+}
+
 /** Starts a router over workers `worker-1`, `worker-2`, ... Who starts it closes it. */
-export async function startFleet(workerCount: number, options: Pick<RouterOptions, 'policy'> = {}) {
-  const discovery = new EmbeddedDiscovery()
+export async function startFleet(workerCount: number, { discover, ...options }: ExampleOptions = {}) {
   const engines = new Map<string, SimEngine>()
+  const records: WorkerRecord[] = []
   const prompt = await loadPromptModel(simModelFolder)
   for (let number = 1; number <= workerCount; number++) {
     const workerId = `worker-${number}`
     const engine = new SimEngine({ model, prompt, timeScale: 0 }) // answers at once
     engines.set(workerId, engine)
-    await discovery.register({ kind: 'worker', record: simWorkerRecord(engine, { workerId }) })
+    records.push(simWorkerRecord(engine, { workerId }))
   }
+  const registry = new EmbeddedDiscovery()
+  if (!discover) for (const record of records) await registry.register({ kind: 'worker', record })
+  const discovery = discover?.(records) ?? registry
 
   const transport: RequestTransport = {
     kind: 'link', // the `request_transport` of the workers' records

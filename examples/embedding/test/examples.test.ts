@@ -14,10 +14,13 @@ const examples = names.filter((name) => name !== 'fleet.ts')
 /** A line that shows the example did what it is about. */
 const tellingLines: Readonly<Record<string, RegExp>> = {
   'ai-sdk.ts': /^piece by piece: \S/m,
+  'custom-discovery.ts':
+    /^at the start: worker-1\nwith another row: worker-1 worker-2\nwithout its row worker-1 left: worker-2$/m,
   'custom-policy.ts': /^no session, all at once: worker-1 worker-2 worker-3$/m,
   'express.ts': /^the router: 200 .*"chat\.completion".*\nthe app itself: 200 \{"hello":"Express"\}$/m,
   'fastify.ts': /^the router: 200 .*"chat\.completion".*\nthe app itself: 200 \{"hello":"Fastify"\}$/m,
   'hono.ts': /^in process: 200 .*"chat\.completion".*\nover HTTP: 200 .*"chat\.completion"/m,
+  'koa.ts': /^the router: 200 .*"chat\.completion".*\nthe app itself: 200 \{"hello":"Koa"\}$/m,
   'node-http.ts': /^200 .*"chat\.completion"/m,
   'openai-sdk.ts': /^tokens of the answer: \d+$/m,
   'own-metrics.ts': /^app_requests_total\{outcome="ok"\} 3$/m,

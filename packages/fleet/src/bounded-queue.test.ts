@@ -45,21 +45,46 @@ describe('BoundedQueue', () => {
 
   test('tells once that its reader left, and not after the end', async () => {
     let left = 0
-    const queue = new BoundedQueue<string>(10, () => {
-      left += 1
-    })
+    const queue = new BoundedQueue<string>(10, { onReturn: () => left++ })
     queue.push('a', 1)
     for await (const _item of queue) break
     await queue.return()
     expect(left).toBe(1)
     expect(queue.heldBytes).toBe(0)
-    const ended = new BoundedQueue<string>(10, () => {
-      left += 1
-    })
+    const ended = new BoundedQueue<string>(10, { onReturn: () => left++ })
     ended.end()
     for await (const _item of ended) break
     await ended.return()
     expect(left).toBe(1)
+  })
+
+  test('whatever way an item leaves, its size is released once', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.constantFrom('push', 'push', 'next', 'clear', 'end', 'return'), { maxLength: 50 }),
+        async (steps) => {
+          let releasedBytes = 0
+          let pushedBytes = 0
+          const queue = new BoundedQueue<number>(100, {
+            onRelease: (sizeBytes) => {
+              releasedBytes += sizeBytes
+            },
+          })
+          const reads: Promise<unknown>[] = []
+          for (const [index, step] of steps.entries()) {
+            if (step === 'push' && queue.push(index, index + 1)) pushedBytes += index + 1
+            if (step === 'next' && !queue.isAwaited) reads.push(queue.next())
+            if (step === 'clear') queue.clear()
+            if (step === 'end') queue.end()
+            if (step === 'return') await queue.return()
+            expect(releasedBytes + queue.heldBytes).toBe(pushedBytes)
+          }
+          await queue.return()
+          await Promise.all(reads)
+          expect(releasedBytes).toBe(pushedBytes)
+        },
+      ),
+    )
   })
 
   test('behaves as a plain array with a sum', async () => {

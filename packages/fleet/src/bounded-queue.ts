@@ -16,6 +16,7 @@ interface Waiter<T> {
 export class BoundedQueue<T> implements AsyncIterableIterator<T> {
   readonly #boundBytes: number
   readonly #onReturn: () => void
+  readonly #onRelease: (sizeBytes: number) => void
   #items: Item<T>[] = []
   #headIndex = 0
   #heldBytes = 0
@@ -24,11 +25,16 @@ export class BoundedQueue<T> implements AsyncIterableIterator<T> {
 
   /**
    * @param boundBytes most bytes held at once
-   * @param onReturn called once if the consumer stops before the end
+   * @param options.onReturn called once if the consumer stops before the end
+   * @param options.onRelease called when what was pushed has left, with its size: taken by the consumer, or cleared
    */
-  constructor(boundBytes: number, onReturn: () => void = () => {}) {
+  constructor(
+    boundBytes: number,
+    options: { readonly onReturn?: () => void; readonly onRelease?: (sizeBytes: number) => void } = {},
+  ) {
     this.#boundBytes = boundBytes
-    this.#onReturn = onReturn
+    this.#onReturn = options.onReturn ?? (() => {})
+    this.#onRelease = options.onRelease ?? (() => {})
   }
 
   get heldBytes(): number {
@@ -40,11 +46,20 @@ export class BoundedQueue<T> implements AsyncIterableIterator<T> {
     return this.#ending !== undefined
   }
 
+  /** Whether the consumer waits, so that the next item is not held. */
+  get isAwaited(): boolean {
+    return this.#waiter !== undefined
+  }
+
   /** @returns false, and holds nothing new, when the item would not fit. After the end items are dropped silently. */
   push(value: T, sizeBytes: number): boolean {
-    if (this.#ending) return true
+    if (this.#ending) {
+      this.#onRelease(sizeBytes)
+      return true
+    }
     if (this.#waiter) {
       this.#settle((waiter) => waiter.resolve({ value, done: false }))
+      this.#onRelease(sizeBytes)
       return true
     }
     if (this.#heldBytes + sizeBytes > this.#boundBytes) return false
@@ -68,9 +83,11 @@ export class BoundedQueue<T> implements AsyncIterableIterator<T> {
 
   /** Drops what is held. */
   clear(): void {
+    const droppedBytes = this.#heldBytes
     this.#items = []
     this.#headIndex = 0
     this.#heldBytes = 0
+    if (droppedBytes > 0) this.#onRelease(droppedBytes)
   }
 
   next(): Promise<IteratorResult<T>> {
@@ -89,9 +106,9 @@ export class BoundedQueue<T> implements AsyncIterableIterator<T> {
 
   return(): Promise<IteratorResult<T>> {
     const wasOpen = !this.#ending
-    this.clear()
     this.end()
     if (wasOpen) this.#onReturn()
+    this.clear()
     return Promise.resolve({ value: undefined, done: true })
   }
 
@@ -109,6 +126,7 @@ export class BoundedQueue<T> implements AsyncIterableIterator<T> {
       this.#items = this.#items.slice(this.#headIndex)
       this.#headIndex = 0
     }
+    if (item.sizeBytes > 0) this.#onRelease(item.sizeBytes)
     return item
   }
 

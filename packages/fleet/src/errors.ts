@@ -11,7 +11,6 @@ export type FleetErrorCode =
   | 'INFERA_FLEET_UNREACHABLE'
   | 'INFERA_FLEET_BROKEN'
   | 'INFERA_FLEET_WORKER_FAILED'
-  | 'INFERA_FLEET_SLOW_CONSUMER'
   | 'INFERA_FLEET_TIMEOUT'
   | 'INFERA_FLEET_PROTOCOL'
   | 'INFERA_FLEET_REFUSED'
@@ -57,7 +56,6 @@ export type TransportErrorCode =
   | 'INFERA_FLEET_UNREACHABLE' // nothing was sent, or no status came back
   | 'INFERA_FLEET_BROKEN' // broke after the status
   | 'INFERA_FLEET_WORKER_FAILED' // the worker said that it failed
-  | 'INFERA_FLEET_SLOW_CONSUMER' // the reader fell behind the stated buffer
   | 'INFERA_FLEET_TIMEOUT' // an idle or total limit that the transport was given has passed
   | 'INFERA_FLEET_CLOSED' // this transport was closed
 

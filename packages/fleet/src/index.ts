@@ -15,6 +15,7 @@ export {
   type TransportErrorCode,
 } from './errors.js'
 export { HttpTransport, type HttpTransportOptions } from './http/http-transport.js'
+export type { HostAddress, HostResolver } from './link/dns-targets.js'
 export { LINK_PATH } from './link/frames.js'
 export type { LinkLimits } from './link/limits.js'
 export { LinkServer, type LinkServerOptions } from './link/link-server.js'

@@ -24,12 +24,6 @@ export const randomOption = part<Random>('a function that returns a number in [0
 /** A number of milliseconds, at least 1; timers of Node end at 2^31 - 1. */
 export const durationMs = () => z.number().min(1).max(2_147_483_647)
 
-/** A bearer token: it must fit in a header. */
-export const tokenOption = z
-  .string()
-  .regex(/^[\x21-\x7e]{1,4096}$/, 'must be 1 to 4096 printable ASCII characters without spaces')
-  .optional()
-
 /** A size or count that bounds something, at least 1. */
 export const bound = () => z.int().positive()
 

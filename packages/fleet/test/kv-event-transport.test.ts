@@ -7,9 +7,10 @@ import { workerRecord } from './support/records.js'
 import { rejection } from './support/wait.js'
 
 describeKvEventTransport('link', async (source, ranks) => {
-  const server = await startServer({ limits: { kvBufferBytesMax: 65_536 } })
+  const server = await startServer({ limits: { kvWindowBytes: 65_536 } })
   const record = workerRecord('w:1', ranks > 1 ? { dp_size: ranks } : {})
-  const worker = await startWorker({ join: server.url, record, kvEvents: source })
+  const limits = { kvBufferBytesMax: 65_536 }
+  const worker = await startWorker({ join: server.url, record, kvEvents: source, limits })
   return {
     transport: server.link.kvEvents,
     worker: record,

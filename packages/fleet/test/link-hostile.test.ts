@@ -13,6 +13,7 @@ import { listen } from './support/servers.js'
 import { deferred, rejection, until } from './support/wait.js'
 
 const encode = (frame: LinkFrame) => encodeFrame(frame, 1 << 20)
+const requestHead = { method: 'GET' as const, path: '/', headers: {}, bodyBytes: 0, creditBytes: 1_000 }
 const helloOf = (workerId: string, more: Record<string, unknown> = {}) =>
   encode({
     type: 'hello',
@@ -69,9 +70,18 @@ test('frames in a wrong order within a stream end the connection and fail its re
       { type: 'response', streamId: 1, head: { status: 200, headers: {} } },
     ],
     [{ type: 'kvBatch', streamId: 1, first: true, last: true, sequence: 0, bytes: Uint8Array.of(1) }],
+    [{ type: 'credit', streamId: 1, bytes: 1 }],
+    // Two bytes of body are out.
+    [{ type: 'credit', streamId: 0, bytes: 3 }],
+    [
+      { type: 'response', streamId: 1, head: { status: 200, headers: {} } },
+      // Beyond the credit of 1 KiB.
+      { type: 'data', streamId: 1, bytes: new Uint8Array(1_000) },
+    ],
   ]
+  const limits = { streamWindowBytes: 1_024, streamWindowMinBytes: 1_024 }
   for (const frames of wrong) {
-    await using server = await startServer()
+    await using server = await startServer({ limits })
     const ws = await open(server)
     ws.send(helloOf('evil:1'))
     await once(ws, 'message')
@@ -171,10 +181,7 @@ test('a peer that reads nothing is cut off when too much waits for it', async ()
 
 test.each([
   ['garbage', () => Uint8Array.of(1, 2, 3)],
-  [
-    'a request before welcome',
-    () => encode({ type: 'request', streamId: 1, head: { method: 'GET', path: '/', headers: {} } }),
-  ],
+  ['a request before welcome', () => encode({ type: 'request', streamId: 1, head: requestHead })],
   ['a welcome without a server', () => encode({ type: 'welcome', head: { server: {}, settings: {} } })],
 ])('a worker leaves a server that answers hello with %s, and tries again later', async (_name, reply) => {
   await using fake = await fakeServer((ws) => ws.once('message', () => ws.send(reply())))
@@ -199,11 +206,56 @@ test('a worker ends a stream id that is used twice, and ignores frames of stream
   })
   const worker = await startWorker({ join: fake.url, handler: () => new Promise(() => {}) })
   const ws = await requested.promise
-  const request = encode({ type: 'request', streamId: 1, head: { method: 'GET', path: '/', headers: {} } })
+  const request = encode({ type: 'request', streamId: 1, head: requestHead })
   ws.send(request)
   ws.send(encode({ type: 'end', streamId: 1 }))
   await until(() => worker.runningRequests === 1)
   ws.send(request)
+  await until(() => fake.closeCodes.length === 1)
+  expect(fake.closeCodes).toEqual([1002])
+  worker.destroy()
+})
+
+test.each<[string, LinkFrame[]]>([
+  ['credit for the connection', [{ type: 'credit', streamId: 0, bytes: 1 }]],
+  [
+    'more credit than there are bytes to count',
+    [
+      { type: 'request', streamId: 1, head: { ...requestHead, creditBytes: 0xffff_ffff } },
+      { type: 'credit', streamId: 1, bytes: 1 },
+    ],
+  ],
+  [
+    'a body beyond the worker’s limit',
+    [{ type: 'request', streamId: 1, head: { ...requestHead, bodyBytes: 1_001 } }],
+  ],
+  [
+    'bodies beyond what the worker holds of all together',
+    [1, 2].map((streamId) => ({ type: 'request', streamId, head: { ...requestHead, bodyBytes: 1_000 } })),
+  ],
+  [
+    'more of a body than its head states',
+    [
+      { type: 'request', streamId: 1, head: { ...requestHead, bodyBytes: 1 } },
+      { type: 'data', streamId: 1, bytes: new Uint8Array(2) },
+    ],
+  ],
+  [
+    'less of a body than its head states',
+    [
+      { type: 'request', streamId: 1, head: { ...requestHead, bodyBytes: 1 } },
+      { type: 'end', streamId: 1 },
+    ],
+  ],
+])('a worker leaves a server that sends %s', async (_name, frames) => {
+  await using fake = await fakeServer((ws) => {
+    ws.once('message', () => {
+      ws.send(encode({ type: 'welcome', head: { server: serverRecord('s'), settings: {} } }))
+      for (const frame of frames) ws.send(encode(frame))
+    })
+  })
+  const limits = { requestBodyBytesMax: 1_000, requestBodiesBytesMax: 1_500 }
+  const worker = await startWorker({ join: fake.url, limits, handler: () => new Promise(() => {}) })
   await until(() => fake.closeCodes.length === 1)
   expect(fake.closeCodes).toEqual([1002])
   worker.destroy()

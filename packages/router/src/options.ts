@@ -10,17 +10,25 @@ const mebi = 1024 * 1024
 export const policyNames = ['kv-aware', 'round-robin', 'least-loaded'] as const
 export type PolicyName = (typeof policyNames)[number]
 
+/** Milliseconds; timers of Node end at 2^31 - 1. */
+const duration = () => z.number().max(2_147_483_647)
+
 /** What is plain data among a router's options. */
 const Settings = z.strictObject({
   /** `kv-aware`: cost of one prompt block that the target does not hold, in blocks of load; 0 ignores caches. */
   overlapWeight: z.number().nonnegative().default(1),
-  /** The same for prefill and decode targets; default `overlapWeight`. */
-  prefillOverlapWeight: z.number().nonnegative().optional(),
-  decodeOverlapWeight: z.number().nonnegative().optional(),
+  /** The same for prefill and decode targets; null, which is the default: `overlapWeight`. */
+  prefillOverlapWeight: z.number().nonnegative().nullable().optional(),
+  decodeOverlapWeight: z.number().nonnegative().nullable().optional(),
   /** Further workers tried after the first, before the first byte. */
   requestRetriesMax: z.int().min(0).max(64).default(2),
   /** Most requests at once; beyond it they are refused with OverloadedError. */
   requestsInFlightMax: z.int().positive().default(65_536),
+  /** Path of the base URL that clients are given, without a slash at its end; the endpoints are beneath it. */
+  basePath: z
+    .string()
+    .refine(isBasePath, "must be empty, or a path as in '/v1' without a slash at its end")
+    .default('/v1'),
   /** Largest request body that `handle` and `fetch` read, bytes. */
   bodyBytesMax: z
     .int()
@@ -36,10 +44,36 @@ const Settings = z.strictObject({
     .int()
     .positive()
     .default(4 * mebi),
+  /**
+   * Longest wait for a worker's first byte, from sending the request, ms, >= 1; null: none. A worker that exceeds it is
+   * cancelled and the next one is tried.
+   */
+  firstByteTimeoutMs: duration().min(1).nullable().default(1_800_000),
+  /**
+   * Longest wait for each further chunk of an answer, ms, >= 1; null: none. Time in which the reader asks for nothing does not
+   * count. An answer that exceeds it breaks off.
+   */
+  idleTimeoutMs: duration().min(1).nullable().default(900_000),
   /** How long `close` waits for running requests, ms. */
-  closeTimeoutMs: z.number().nonnegative().default(30_000),
+  closeTimeoutMs: duration().nonnegative().default(30_000),
 })
-export type RouterSettings = z.output<typeof Settings>
+export type RouterSettings = Readonly<z.output<typeof Settings>>
+
+/** Options that can change while a router runs. What is not named stays as it is. The README says when each takes effect. */
+export interface RouterUpdate extends z.input<typeof Settings> {
+  readonly policy?: PolicyName | RoutingPolicy
+}
+
+const updatable: readonly string[] = ['policy', ...Object.keys(Settings.shape)]
+const fixed: readonly string[] = [
+  'discovery',
+  'transports',
+  'kvEvents',
+  'models',
+  'clock',
+  'random',
+  'logger',
+]
 
 const Model = z.union([
   z.strictObject({ name: z.string().min(1).max(512), folder: z.string().min(1) }),
@@ -93,6 +127,40 @@ export function resolveOptions(options: RouterOptions): {
     names.add(name)
   }
   return { settings: parse(Settings, settings, ''), models: checked, policy: checkPolicy(policy) }
+}
+
+/**
+ * Checks a change of options as a whole.
+ * @returns all settings as they are with it, and the policy when it names one
+ * @throws InvalidRouterOptionsError naming the option, and what it must be or which options can change
+ */
+export function resolveUpdate(
+  current: RouterSettings,
+  update: RouterUpdate,
+): { settings: RouterSettings; policy: PolicyName | RoutingPolicy | undefined } {
+  if (typeof update !== 'object' || update === null) {
+    throw new InvalidRouterOptionsError('a change of options must be an object that names them')
+  }
+  for (const name of Object.keys(update)) {
+    if (updatable.includes(name)) continue
+    const fault = fixed.includes(name) ? 'cannot change while the router runs' : 'is no option'
+    throw new InvalidRouterOptionsError(
+      `option '${name}' ${fault}; those that can change are ${updatable.join(', ')}`,
+    )
+  }
+  const named = Object.entries(update).filter(([, value]) => value !== undefined)
+  const { policy, ...settings } = Object.fromEntries(named) as RouterUpdate
+  return {
+    settings: parse(Settings, { ...current, ...settings }, ''),
+    policy: policy === undefined ? undefined : checkPolicy(policy),
+  }
+}
+
+function isBasePath(value: string): boolean {
+  // As a URL spells it, or no request's path would ever begin with it.
+  return (
+    value === '' || (/^(\/[^/\\]+)+$/.test(value) && new URL(value, 'http://localhost').pathname === value)
+  )
 }
 
 function checkPolicy(policy: unknown): PolicyName | RoutingPolicy {

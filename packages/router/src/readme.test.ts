@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { EmbeddedDiscovery } from '@infera/fleet'
 import { expect, test } from 'vitest'
 import { modelFolder, tinyTokenizer } from '../test/prompt/tiny-model.js'
-import { resolveOptions } from './options.js'
+import { resolveOptions, resolveUpdate } from './options.js'
 import { loadPromptModel } from './prompt/load-prompt-model.js'
 
 const readme = read('../README.md')
@@ -16,8 +16,10 @@ function firstGroups(text: string, pattern: RegExp): string[] {
   return [...text.matchAll(pattern)].map((match) => match[1] as string)
 }
 
-/** The default that the README states for an option, `16 Mi` as a number; undefined when it states none. */
-function statedDefault(option: string): number | undefined {
+/** The default that the README states for an option, `16 Mi` as a number, a path in backticks; undefined when it states none. */
+function statedDefault(option: string): number | string | undefined {
+  const path = new RegExp(`^\\| \`${option}\` \\| \`(/[^\`]*)\` \\|`, 'm').exec(readme)?.[1]
+  if (path !== undefined) return path
   const cell = new RegExp(`^\\| \`${option}\` \\| (\\d+)( Mi)? \\|`, 'm').exec(readme)
   return cell ? Number(cell[1]) * (cell[2] ? mebi : 1) : undefined
 }
@@ -72,4 +74,24 @@ test('every channel is in the README', () => {
   const channels = firstGroups(read('./channels.ts'), /channel\('([^']+)'\)/g)
   expect(channels.length).toBeGreaterThan(0)
   expect(firstGroups(readme, /^\| `(infera:router:\w+)` \|/gm)).toEqual(channels)
+})
+
+test('the README says when a change of each option that can change takes effect, and which cannot change', () => {
+  const section = /^## Changing options.*\n([\s\S]*?)\n`loadPromptModel/m.exec(readme)?.[1] as string
+  const listed = firstGroups(section, /^\| (`.*?`) \|/gm).flatMap((cell) => firstGroups(cell, /`(\w+)`/g))
+  const refusal = /those that can change are (.*)$/
+  const current = resolveOptions({ discovery: new EmbeddedDiscovery(), transports: [] }).settings
+  let message = ''
+  try {
+    resolveUpdate(current, { discovery: undefined } as never)
+  } catch (error) {
+    message = (error as Error).message
+  }
+  expect(listed.sort()).toEqual(refusal.exec(message)?.[1]?.split(', ').sort())
+})
+
+test('every event is in the README', () => {
+  const types = firstGroups(read('./router-events.ts'), /readonly type: '(\w+)'/g)
+  expect(types.length).toBeGreaterThan(5)
+  expect(firstGroups(readme, /^\| `(\w+)` \| when /gm).sort()).toEqual(types.sort())
 })

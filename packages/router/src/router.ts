@@ -13,11 +13,19 @@ import { pickChannel, type RequestMessage, requestChannel } from './channels.js'
 import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
 import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
 import { workerRequest } from './dispatch/worker-request.js'
+import { Emitter, type Events } from './emitter.js'
 import { NoWorkerError, OverloadedError, RouterClosedError, UnknownModelError } from './errors.js'
 import { FetchHandler } from './http/fetch-handler.js'
 import { HttpHandler } from './http/http-handler.js'
 import { OpenAiFace } from './http/openai-face.js'
-import { type ModelOptions, type RouterOptions, type RouterSettings, resolveOptions } from './options.js'
+import { LiveOptions } from './live-options.js'
+import {
+  type ModelOptions,
+  type RouterOptions,
+  type RouterSettings,
+  type RouterUpdate,
+  resolveOptions,
+} from './options.js'
 import { FleetView } from './registry/fleet-view.js'
 import type { FleetWorker } from './registry/fleet-worker.js'
 import type { CacheState } from './registry/kv-follower.js'
@@ -25,15 +33,12 @@ import { PreparedRequest } from './request/prepared-request.js'
 import { PromptBook, type PromptStatus } from './request/prompt-book.js'
 import { requestIdFrom } from './request/request-id.js'
 import type { DispatchRequest, RouteRequest } from './request/route-request.js'
-import { createPolicy } from './scheduling/create-policy.js'
+import type { RouterEvent, RouterState, UntimedEvent } from './router-events.js'
 import { describeSkipped } from './scheduling/filter.js'
 import { LoadLedger } from './scheduling/load-ledger.js'
 import type { Placement } from './scheduling/placement.js'
 import { Placer } from './scheduling/placer.js'
-import type { RoutingPolicy } from './scheduling/policy.js'
 import { PickCounts, type RouterStats } from './stats.js'
-
-export type RouterState = 'idle' | 'open' | 'draining' | 'closed'
 
 /** A worker's record with what the router knows beside it. */
 export type WorkerView = WorkerRecord & {
@@ -42,6 +47,9 @@ export type WorkerView = WorkerRecord & {
   /** How prompts of its model fare here. */
   readonly prompt: PromptStatus
 }
+
+/** The options of a router that can change, as they are now. */
+export type OptionsInForce = RouterSettings & { readonly policy: string }
 
 /** Pauses between attempts to watch a registry or to subscribe to events. */
 const backoffMs = { minMs: 100, maxMs: 5_000 }
@@ -60,15 +68,17 @@ export class Router {
    * @throws the signal's reason once that is aborted; what the Request's body threw, when that broke
    */
   readonly fetch: (request: Request) => Promise<Response>
-  readonly #settings: RouterSettings
+  /** What happens to the fleet and to this router, for whoever wants to know. A fault of a listener is logged, and hurts nobody. */
+  readonly events: Events<RouterEvent>
+  readonly #live: LiveOptions
   readonly #models: readonly ModelOptions[]
-  readonly #policy: RoutingPolicy
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #prompts: PromptBook
   readonly #index: PrefixIndex
   readonly #ledger = new LoadLedger()
   readonly #counts = new PickCounts()
+  readonly #emitter: Emitter<RouterEvent>
   readonly #fleet: FleetView
   readonly #placer: Placer<FleetWorker>
   readonly #dispatcher: Dispatcher<FleetWorker>
@@ -83,28 +93,40 @@ export class Router {
   constructor(options: RouterOptions) {
     const { settings, models, policy } = resolveOptions(options)
     const random = options.random ?? systemRandom
-    this.#settings = settings
+    const live = new LiveOptions(settings, policy)
+    this.#live = live
     this.#models = models
-    this.#policy = typeof policy === 'string' ? createPolicy(policy, settings) : policy
     this.#clock = options.clock ?? systemClock
     this.#logger = options.logger ?? silentLogger
     this.#prompts = new PromptBook(this.#logger)
-    this.#index = new PrefixIndex({ blocksMax: settings.indexBlocksMax })
+    this.#emitter = new Emitter((error, type) => {
+      this.#logger.error(
+        { event: type, error: error instanceof Error ? (error.stack ?? error.message) : String(error) },
+        'a listener of the router failed',
+      )
+    })
+    this.events = this.#emitter
+    this.#index = new PrefixIndex({
+      get blocksMax() {
+        return live.settings.indexBlocksMax
+      },
+    })
     this.#fleet = new FleetView({
       discovery: options.discovery,
       kvEvents: options.kvEvents ?? [],
       index: this.#index,
-      cacheBlocksMax: settings.cacheBlocksMax,
+      live,
       backoff: { ...backoffMs, clock: this.#clock, random },
       logger: this.#logger,
       onForgotten: (routeKey) => this.#forget(routeKey),
+      onEvent: (event) => this.#emit(event),
     })
     const transports = new Map(options.transports.map((transport) => [transport.kind as string, transport]))
     this.#placer = new Placer({
       workersOf: (model) => this.#fleet.workersOf(model),
       index: this.#index,
       ledger: this.#ledger,
-      policy: this.#policy,
+      policy: () => live.policy,
       transportKinds: new Set(transports.keys()),
       random,
     })
@@ -112,13 +134,13 @@ export class Router {
       placer: this.#placer,
       ledger: this.#ledger,
       transports,
-      requestRetriesMax: settings.requestRetriesMax,
+      clock: this.#clock,
       logger: this.#logger,
     })
     const face = new OpenAiFace({
       dispatch: (request, how) => this.dispatch(request, how),
       models: () => this.models(),
-      bodyBytesMax: settings.bodyBytesMax,
+      live,
       logger: this.#logger,
     })
     this.#http = new HttpHandler(face, this.#clock)
@@ -131,7 +153,24 @@ export class Router {
   }
 
   get policyName(): string {
-    return this.#policy.name
+    return this.#live.policy.name
+  }
+
+  /** A copy of the options that `update` can change, as they are now. */
+  get options(): OptionsInForce {
+    return { ...this.#live.settings, policy: this.policyName }
+  }
+
+  /**
+   * Changes options while the router runs: all that are named, or none. Requests that run keep the limits that they began with;
+   * the README says for each option when it takes effect.
+   * @throws InvalidRouterOptionsError naming the option, and what it must be or which options can change
+   */
+  update(update: RouterUpdate): void {
+    const names = this.#live.update(update)
+    if (names.length === 0) return
+    this.#logger.info({ options: names }, 'options were changed')
+    this.#emit({ type: 'optionsChanged', names })
   }
 
   /**
@@ -164,7 +203,8 @@ export class Router {
   async dispatch(request: DispatchRequest, options: { signal?: AbortSignal } = {}): Promise<DispatchResult> {
     options.signal?.throwIfAborted()
     const prepared = this.#prepare(request)
-    const { requestsInFlightMax } = this.#settings
+    const limits = this.#live.settings
+    const { requestsInFlightMax } = limits
     if (this.#running.size >= requestsInFlightMax) throw new OverloadedError(requestsInFlightMax)
     const requestId = requestIdFrom(request.requestId)
     const startedAtMs = this.#clock.now()
@@ -181,6 +221,7 @@ export class Router {
       return await this.#dispatcher.dispatch(prepared, workerRequest(request, requestId), {
         requestId,
         running,
+        limits,
         onPick: (placement, attempt) => {
           facts = { ...facts, workerId: placement.workerId }
           this.#picked(placement, requestId, attempt)
@@ -251,7 +292,7 @@ export class Router {
 
   /** Cancels what runs and lets go of the fleet now. Idempotent. */
   destroy(error: Error = new RouterClosedError('destroyed')): Promise<void> {
-    this.#state = 'closed'
+    this.#enter('closed')
     for (const running of [...this.#running]) running.abort(error)
     this.#closed ??= this.#fleet.close()
     return this.#closed
@@ -261,19 +302,30 @@ export class Router {
     await this.close()
   }
 
+  #enter(state: RouterState): void {
+    const previous = this.#state
+    if (state === previous) return
+    this.#state = state
+    this.#emit({ type: 'stateChanged', state, previous })
+  }
+
+  #emit(event: UntimedEvent): void {
+    this.#emitter.emit({ ...event, atMs: this.#clock.now() })
+  }
+
   async #start(): Promise<void> {
     if (this.#state !== 'idle') throw new RouterClosedError(this.#state)
     await this.#prompts.load(this.#models)
     if (this.#state !== 'idle') return
     await this.#fleet.start()
-    if (this.#state === 'idle') this.#state = 'open'
+    if (this.#state === 'idle') this.#enter('open')
   }
 
   async #close(): Promise<void> {
-    if (this.#state !== 'closed') this.#state = 'draining'
+    if (this.#state !== 'closed') this.#enter('draining')
     const finished = new AbortController()
     const idle = this.#whenIdle().then(() => finished.abort())
-    const timeout = sleep(this.#clock, this.#settings.closeTimeoutMs, finished.signal).then(
+    const timeout = sleep(this.#clock, this.#live.settings.closeTimeoutMs, finished.signal).then(
       () => {
         for (const running of [...this.#running]) running.abort(new RouterClosedError('closed'))
       },
@@ -282,7 +334,7 @@ export class Router {
       },
     )
     await Promise.race([idle, timeout])
-    this.#state = 'closed'
+    this.#enter('closed')
     await this.#fleet.close()
   }
 
@@ -329,7 +381,7 @@ export class Router {
   #forget(routeKey: string): void {
     this.#ledger.forget(routeKey)
     this.#counts.forget(routeKey)
-    this.#policy.forget?.(routeKey)
+    this.#live.policy.forget?.(routeKey)
   }
 
   async #whenIdle(): Promise<void> {

@@ -1,6 +1,8 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
+import type { Router } from '../src/index.js'
 import { openAiFaceContract } from './contracts/openai-face.js'
 import { chatBody, expectIdle, settled, startFleet } from './support/fleet.js'
 import { HttpFace } from './support/http.js'
@@ -12,6 +14,40 @@ openAiFaceContract('handle', async (router) => {
     call: (path, init) => fetch(`http://127.0.0.1:${face.port}${path}`, init),
     [Symbol.asyncDispose]: () => face[Symbol.asyncDispose](),
   }
+})
+
+/** Hands requests over as Express does from `app.use(mount, ...)`: without the mount in `url`. */
+const mounted = (router: Router, mount: string, keepsWhole = true) => ({
+  handle(req: IncomingMessage & { originalUrl?: string }, res: ServerResponse) {
+    const whole = req.url ?? '/'
+    if (keepsWhole) req.originalUrl = whole
+    if (whole.startsWith(mount)) req.url = whole.slice(mount.length) || '/'
+    return router.handle(req, res)
+  },
+})
+
+openAiFaceContract('handle in a mount', async (router) => {
+  // What a mount cuts off depends on the request, so that other base paths go through it as well.
+  const face = await new HttpFace(mounted(router, '/v1')).listen()
+  return {
+    call: (path, init) => fetch(`http://127.0.0.1:${face.port}${path}`, init),
+    [Symbol.asyncDispose]: () => face[Symbol.asyncDispose](),
+  }
+})
+
+test.each([
+  ['at the base path', '/v1', '/v1', '/v1/models', true],
+  ['above it', '/llm', '/v1', '/llm/v1/models', true],
+  ['with the base path as clients see it', '/llm/v1', '/llm/v1', '/llm/v1/models', true],
+  ['by something that hides the whole path', '/llm/v1', '', '/llm/v1/models', false],
+])('handle works when it is mounted %s', async (_, mount, basePath, path, keepsWhole) => {
+  await using fleet = await startFleet({ basePath })
+  await using face = await new HttpFace(mounted(fleet.router, mount, keepsWhole)).listen()
+  expect((await fetch(`http://127.0.0.1:${face.port}${path}?limit=1`)).status).toBe(200)
+  const missing = await fetch(`http://127.0.0.1:${face.port}${mount}/nothing`)
+  expect(missing.status).toBe(404)
+  const { error } = (await missing.json()) as { error: { message: string } }
+  expect(error.message).toContain(`there is no ${keepsWhole ? mount : ''}/nothing;`)
 })
 
 const requestOf = (path: string, init?: RequestInit) => new Request(`http://router.test${path}`, init)

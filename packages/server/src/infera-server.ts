@@ -13,6 +13,7 @@ import {
   silentLogger,
   systemClock,
   systemRandom,
+  type Timer,
 } from '@infera/fleet'
 import { Router } from '@infera/router'
 import { loadPromptModel, type PromptModel } from '@infera/router/prompt'
@@ -56,6 +57,7 @@ export class InferaServer {
   #joinUrl: string | undefined
   #assembly: Promise<Assembly> | undefined
   #mirror: Promise<void> | undefined
+  #tokenTimer: Timer | undefined
   #state: State = 'idle'
   #drained: Promise<void> | undefined
   #closed: Promise<void> | undefined
@@ -75,7 +77,11 @@ export class InferaServer {
       random: ports.random ?? systemRandom,
       logger: this.#logger,
     }
-    this.#listener = new HttpListener((req, res) => this.#onRequest(req, res), this.#ports.clock)
+    this.#listener = new HttpListener(
+      (req, res) => this.#onRequest(req, res),
+      this.#ports.clock,
+      this.#options.tls,
+    )
   }
 
   /** The models whose prompts this server understands, in the order given. */
@@ -181,6 +187,7 @@ export class InferaServer {
       await assembled.http.close()
       assembled.metrics.close()
     }
+    this.#tokenTimer?.cancel()
     await this.#joinListener?.close()
     await this.#listener.close()
     await this.#mirror
@@ -217,6 +224,7 @@ export class InferaServer {
     })
     link.attach(this.#listener.server)
     await router.start()
+    this.#watchTokens(link)
     this.#mirror = this.#watchStaticWorkers()
     const metrics = new ServerMetrics(router)
     const operations = new Operations({
@@ -239,12 +247,27 @@ export class InferaServer {
     return mirrorDiscovery(source, this.#discovery, { signal: this.#stopping.signal })
   }
 
+  /** A token that was taken away is to be worth nothing soon, also when nobody connects meanwhile. */
+  #watchTokens(link: LinkServer): void {
+    const { joinToken, joinTokenIntervalMs } = this.#options
+    if (typeof joinToken !== 'function') return
+    this.#tokenTimer = this.#ports.clock.setTimer(joinTokenIntervalMs, () => {
+      try {
+        link.setTokens(joinToken)
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error)
+        this.#logger.error({ reason }, 'join tokens cannot be read; the ones known stay accepted')
+      }
+      this.#watchTokens(link)
+    })
+  }
+
   #record(): ServerRecord {
-    const { host, port } = this.#options
+    const { host, port, tls } = this.#options
     return {
       server_id: this.#serverId,
       // Workers of a fleet that still gathers know the server by the listener on which they joined.
-      url: this.#url ?? this.#joinUrl ?? `http://${host}:${port}`,
+      url: this.#url ?? this.#joinUrl ?? `${tls ? 'https' : 'http'}://${host}:${port}`,
       version,
       settings: settingsFor(undefined),
     }

@@ -1,4 +1,8 @@
+import type { LinkServerOptions } from '@infera/fleet'
 import { z } from 'zod'
+
+const isTextOrList = (value: unknown): value is string | readonly unknown[] =>
+  typeof value === 'string' || Array.isArray(value)
 
 /** A model that the server can turn prompts of into tokens. */
 export const ServedModel = z.strictObject({
@@ -33,8 +37,20 @@ export const InferaServerOptions = z.strictObject({
     .default(128 * 1024 * 1024),
   models: z.array(ServedModel).default([]),
   workers: z.array(StaticWorker).default([]),
-  /** Bearer token that joining workers must present; absent: none is asked for. */
-  joinToken: z.string().min(1).optional(),
+  /**
+   * Bearer token that joining workers must present; several while one takes the place of another; or a function that gives
+   * these, asked for every connection. Absent: none is asked for.
+   */
+  joinToken: z
+    .custom<NonNullable<LinkServerOptions['token']>>(
+      (token) => typeof token === 'function' || (isTextOrList(token) && token.length > 0),
+      'must be a token, a list of tokens, or a function that gives these',
+    )
+    .optional(),
+  /** Between two looks at whether a function in `joinToken` gives other tokens, which closes links that brought an old one. */
+  joinTokenIntervalMs: z.int().min(100).max(86_400_000).default(5_000),
+  /** Certificate, with those between it and its authority, and its key, PEM: clients are then served by HTTPS, and workers by wss. */
+  tls: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
   /** How long running requests may take to end once the server was told to stop. */
   shutdownGraceMs: z.int().nonnegative().default(30_000),
 })

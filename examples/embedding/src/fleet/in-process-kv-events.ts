@@ -35,7 +35,8 @@ export class InProcessKvEvents implements KvEventTransport {
         if (isSnapshotDue) {
           isSnapshotDue = false
           batches.length = 0 // the snapshot has them in it
-          yield { type: 'snapshot', rank: 0, ...source.snapshot(0) } satisfies KvEventMessage
+          const { sequence, payloads } = source.snapshot(0)
+          yield { type: 'snapshot', rank: 0, sequence, payloads: [...payloads] } satisfies KvEventMessage
         } else if (next) yield next
         else {
           await new Promise<void>((resolve) => {

@@ -36,6 +36,7 @@ const frames: fc.Arbitrary<LinkFrame> = fc.oneof(
       record: fc.constant({ worker_id: 'w:1' }),
       settings,
       kvEvents: fc.boolean(),
+      requestBodyBytesMax: fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }),
     }),
   }),
   fc.record({
@@ -51,6 +52,8 @@ const frames: fc.Arbitrary<LinkFrame> = fc.oneof(
       method: fc.constantFrom('GET' as const, 'POST' as const),
       path: fc.webPath().map((path) => `/${path}`),
       headers,
+      bodyBytes: fc.nat(),
+      creditBytes: fc.nat(),
     }),
   }),
   fc.record({
@@ -68,10 +71,15 @@ const frames: fc.Arbitrary<LinkFrame> = fc.oneof(
   fc.record({
     type: fc.constant('kvSubscribe' as const),
     streamId,
-    head: fc.record({ rank: fc.nat(65_535) }),
+    head: fc.record({ rank: fc.nat(65_535), creditBytes: fc.nat() }),
   }),
   kvPart.map((part) => ({ type: 'kvSnapshot' as const, ...part })),
   kvPart.map((part) => ({ type: 'kvBatch' as const, ...part })),
+  fc.record({
+    type: fc.constant('credit' as const),
+    streamId: fc.nat(0xffff_ffff),
+    bytes: fc.integer({ min: 1, max: 0xffff_ffff }),
+  }),
   fc.constant({ type: 'drain' as const }),
   fc.record({
     type: fc.constant('load' as const),
@@ -161,7 +169,10 @@ describe('link frames', () => {
   })
 
   test.each<[string, number[]]>([
-    ['an unknown type', [17, 0, 0, 0, 1, 0, 0, 0]],
+    ['an unknown type', [18, 0, 0, 0, 1, 0, 0, 0]],
+    ['a credit of nothing', [17, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]],
+    ['a credit without an amount', [17, 0, 0, 0, 1, 0, 0, 0]],
+    ['a credit with more than an amount', [17, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]],
     ['reserved bits', [9, 0, 1, 0, 1, 0, 0, 0]],
     ['flags where none belong', [9, 1, 0, 0, 1, 0, 0, 0]],
     ['unknown flags', [14, 4, 0, 0, 1, 0, 0, 0]],
@@ -190,9 +201,10 @@ describe('link frames', () => {
       }),
     ).toBe('0d03000001000000ffffffffffffffff')
     expect(hex({ type: 'drain' })).toBe('0f00000000000000')
-    expect(hex({ type: 'kvSubscribe', streamId: 2, head: { rank: 0 } })).toBe(
-      `0c00000002000000${Buffer.from('{"rank":0}').toString('hex')}`,
+    expect(hex({ type: 'kvSubscribe', streamId: 2, head: { rank: 0, creditBytes: 9 } })).toBe(
+      `0c00000002000000${Buffer.from('{"rank":0,"creditBytes":9}').toString('hex')}`,
     )
+    expect(hex({ type: 'credit', streamId: 3, bytes: 0x0102_0304 })).toBe('110000000300000004030201')
   })
 })
 
@@ -206,5 +218,7 @@ function expectFrameOrError(message: Uint8Array): void {
 
 /** Buffers as plain arrays, and heads as JSON says them. */
 function plain(frame: LinkFrame): unknown {
-  return 'bytes' in frame ? { ...frame, bytes: [...frame.bytes] } : JSON.parse(JSON.stringify(frame))
+  return 'bytes' in frame && typeof frame.bytes !== 'number'
+    ? { ...frame, bytes: [...frame.bytes] }
+    : JSON.parse(JSON.stringify(frame))
 }

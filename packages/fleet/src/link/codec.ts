@@ -4,22 +4,30 @@
 //   reserved is 0. flags are 0 but for KV_SNAPSHOT and KV_BATCH. Whatever breaks a rule below ends the connection.
 //
 //   type             from    stream   payload
-//   1  HELLO         worker  0        json {protocol, version, record, settings, kvEvents}; the first frame, once
+//   1  HELLO         worker  0        json {protocol, version, record, settings, kvEvents, requestBodyBytesMax?,
+//                                     requestBodiesBytesMax?}; the first frame, once
 //   2  WELCOME       server  0        json {server, settings}; the answer, or
 //   3  REFUSE        server  0        json {reason, setting?, server?, worker?}; then the server closes
 //   4  PING          both    any      empty; answered by
 //   5  PONG          both    as PING  empty. A pong tells that everything sent before its ping has been read
-//   6  REQUEST       server  new      json {method, path, headers}; then DATA of the body, then END
+//   6  REQUEST       server  new      json {method, path, headers, bodyBytes, creditBytes}; then DATA of the body, then END
 //   7  RESPONSE      worker  request  json {status, headers}; then DATA of the body, then END or ERROR
 //   8  DATA          both    request  1 or more bytes
 //   9  END           both    request  empty; this direction of the stream is complete
 //   10 ERROR         worker  any      json {code, message}; in place of RESPONSE, END or events; ends the stream
 //   11 CANCEL        server  any      empty; ends the stream
-//   12 KV_SUBSCRIBE  server  new      json {rank}; then KV_SNAPSHOT, then any number of KV_BATCH and KV_SNAPSHOT
+//   12 KV_SUBSCRIBE  server  new      json {rank, creditBytes}; then KV_SNAPSHOT, then any number of KV_BATCH and KV_SNAPSHOT
 //   13 KV_SNAPSHOT   worker  kv       flags 1 first, 2 last; part; the parts joined are (length:u32 payload)*
 //   14 KV_BATCH      worker  kv       flags 1 first, 2 last; part; the parts joined are one payload
 //   15 DRAIN         worker  0        empty; no new work, please. Running streams go on
 //   16 LOAD          worker  0        json {runningRequests, waitingRequests, kvUsageRatio}
+//   17 CREDIT        server  request, kv   bytes:u32, 1 or more: the worker may send so much more of this stream
+//                    worker  0        bytes:u32, 1 or more: bodies of so many bytes have left the worker's intake
+//
+//   Credit. DATA of a response, KV_SNAPSHOT and KV_BATCH cost the bytes of their body or part and 64 for the frame. A stream
+//   begins with the creditBytes of its head; who sends beyond its credit breaks the protocol. A KV_BATCH costs at most half
+//   of its stream's first credit, all parts together. Request bodies cost their bodyBytes when REQUEST is sent, against the
+//   requestBodiesBytesMax of the connection, and are whole before anything else needs credit. Other frames cost nothing.
 //
 //   part    := [sequence:i64, in the first part only] bytes
 //   Stream ids are chosen by the server, never 0, and not used again while in use. Frames of a stream that is not known
@@ -62,13 +70,14 @@ const codes = {
   kvBatch: 14,
   drain: 15,
   load: 16,
+  credit: 17,
 } as const satisfies Record<LinkFrame['type'], number>
 
 const types = new Map(
   Object.entries(codes).map(([type, code]) => [code as number, type as LinkFrame['type']]),
 )
 const ofConnection = new Set<LinkFrame['type']>(['hello', 'welcome', 'refuse', 'drain', 'load'])
-const ofEither = new Set<LinkFrame['type']>(['ping', 'pong'])
+const ofEither = new Set<LinkFrame['type']>(['ping', 'pong', 'credit'])
 
 /** @throws LinkProtocolError when the head is larger than 64 KiB, or the frame larger than `frameBytesMax` */
 export function encodeFrame(frame: LinkFrame, frameBytesMax: number): Uint8Array {
@@ -78,6 +87,8 @@ export function encodeFrame(frame: LinkFrame, frameBytesMax: number): Uint8Array
   let sequence: number | undefined
   if ('head' in frame) {
     payload = encodeHead(frame.type, frame.head)
+  } else if (frame.type === 'credit') {
+    payload = encodeCredit(frame.bytes)
   } else if ('bytes' in frame) {
     payload = frame.bytes
     if (frame.type !== 'data') {
@@ -143,6 +154,8 @@ export function decodeFrame(message: Uint8Array, frameBytesMax: number): LinkFra
     case 'data':
       if (payload.byteLength === 0) fail('data frame without data')
       return { type, streamId, bytes: payload }
+    case 'credit':
+      return { type, streamId, bytes: decodeCredit(payload) }
     case 'kvSnapshot':
     case 'kvBatch':
       return { type, streamId, ...decodePart(type, flags, payload) }
@@ -150,6 +163,19 @@ export function decodeFrame(message: Uint8Array, frameBytesMax: number): LinkFra
       if (payload.byteLength > 0) fail(`${type} frame with a payload`)
       return type === 'drain' ? { type } : { type, streamId }
   }
+}
+
+function encodeCredit(creditBytes: number): Uint8Array {
+  const bytes = Buffer.allocUnsafe(4)
+  bytes.writeUInt32LE(creditBytes)
+  return bytes
+}
+
+function decodeCredit(payload: Buffer): number {
+  if (payload.byteLength !== 4) fail(`credit frame with a payload of ${payload.byteLength} bytes`)
+  const bytes = payload.readUInt32LE(0)
+  if (bytes === 0) fail('credit frame without credit')
+  return bytes
 }
 
 function encodeHead(type: string, head: unknown): Uint8Array {

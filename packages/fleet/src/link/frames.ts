@@ -16,6 +16,9 @@ export const Hello = z.looseObject({
   settings,
   /** Whether the worker has KV events to tell. */
   kvEvents: z.boolean(),
+  /** The worker's limits of request bodies: of one, and of all that have not arrived whole. Unstated: as the server's own. */
+  requestBodyBytesMax: z.int().positive().optional(),
+  requestBodiesBytesMax: z.int().positive().optional(),
 })
 export type Hello = z.output<typeof Hello>
 
@@ -34,6 +37,10 @@ export const RequestHead = z.looseObject({
   method: z.enum(['GET', 'POST']),
   path: z.string().startsWith('/'),
   headers,
+  /** Size of the body that follows. */
+  bodyBytes: z.int().nonnegative(),
+  /** What the worker may send of the response before it is granted more. */
+  creditBytes: z.int().nonnegative(),
 })
 export type RequestHead = z.output<typeof RequestHead>
 
@@ -43,7 +50,11 @@ export type ResponseHead = z.output<typeof ResponseHead>
 export const StreamError = z.looseObject({ code: z.string().max(64), message: z.string().max(4096) })
 export type StreamError = z.output<typeof StreamError>
 
-export const KvSubscribe = z.looseObject({ rank: z.int().nonnegative().max(65_535) })
+export const KvSubscribe = z.looseObject({
+  rank: z.int().nonnegative().max(65_535),
+  /** What the worker may send before it is granted more. */
+  creditBytes: z.int().nonnegative(),
+})
 export type KvSubscribe = z.output<typeof KvSubscribe>
 
 const count = z.int().nonnegative()
@@ -80,5 +91,6 @@ export type LinkFrame =
   | { readonly type: 'kvSubscribe'; readonly streamId: number; readonly head: KvSubscribe }
   | ({ readonly type: 'kvSnapshot' } & KvPart)
   | ({ readonly type: 'kvBatch' } & KvPart)
+  | { readonly type: 'credit'; readonly streamId: number; readonly bytes: number }
   | { readonly type: 'drain' }
   | { readonly type: 'load'; readonly head: Load }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { LinkProtocolError } from '../errors.js'
-import { KvAssembler, KvTooLargeError, type KvWhole, kvFrames, snapshotBytes } from './kv-parts.js'
+import { KvAssembler, KvTooLargeError, type KvWhole, kvFrames } from './kv-parts.js'
 
 const roomy = { snapshotBytesMax: 1 << 20, batchBytesMax: 1 << 20 }
 const wholes: fc.Arbitrary<KvWhole> = fc.oneof(
@@ -27,7 +27,7 @@ describe('parts of kv messages', () => {
           const assembler = new KvAssembler(roomy)
           const joined: unknown[] = []
           for (const message of messages) {
-            const frames = [...kvFrames(1, message, partBytesMax)]
+            const frames = [...kvFrames(1, message, { partBytesMax, snapshotBytesMax: 1 << 20 })]
             expect(frames.length).toBe(Math.max(1, Math.ceil(sizeOf(message) / partBytesMax)))
             for (const frame of frames) {
               expect(frame.bytes.byteLength).toBeLessThanOrEqual(partBytesMax)
@@ -82,6 +82,64 @@ describe('parts of kv messages', () => {
     expect(() => batches.accept({ ...part, type: 'kvBatch', first: true })).toThrow(/more than 4 bytes/)
   })
 
+  test('parts that hold next to nothing are an error before they have cost much', () => {
+    const assembler = new KvAssembler(roomy)
+    const part = {
+      type: 'kvSnapshot' as const,
+      streamId: 1,
+      last: false,
+      sequence: 0,
+      bytes: new Uint8Array(),
+    }
+    assembler.accept({ ...part, first: true })
+    let count = 1
+    expect(() => {
+      for (; count < 10_000; count++) assembler.accept({ ...part, first: false })
+    }).toThrow(/in 1025 parts for 0 bytes/)
+  })
+
+  test('a snapshot is asked for one payload at a time, no earlier than the frame that needs it', () => {
+    let made = 0
+    let isLeft = false
+    const payloads = (function* () {
+      try {
+        for (;;) {
+          made += 1
+          yield new Uint8Array(100)
+        }
+      } finally {
+        isLeft = true
+      }
+    })()
+    const limits = { partBytesMax: 150, snapshotBytesMax: 1_000_000 }
+    const frames = kvFrames(1, { type: 'snapshot', sequence: 0, payloads }, limits)
+    for (let count = 1; count <= 10; count++) {
+      expect(frames.next().value).toMatchObject({ first: count === 1, last: false })
+      expect(made).toBeLessThanOrEqual(Math.ceil((count * 150) / 104) + 1)
+    }
+    frames.return(undefined)
+    expect(isLeft).toBe(true)
+  })
+
+  test('a snapshot that turns out too large, in bytes or in payloads, is an error as soon as it does', () => {
+    let made = 0
+    const endless = function* (sizeBytes: number) {
+      for (;;) {
+        made += 1
+        yield new Uint8Array(sizeBytes)
+      }
+    }
+    const drain = (sizeBytes: number, snapshotBytesMax: number) => {
+      const payloads = endless(sizeBytes)
+      const limits = { partBytesMax: 65_536, snapshotBytesMax }
+      for (const frame of kvFrames(1, { type: 'snapshot', sequence: 0, payloads }, limits))
+        expect(frame.last).toBe(false)
+    }
+    expect(() => drain(96, 1_000)).toThrow(KvTooLargeError)
+    expect(made).toBe(11)
+    expect(() => drain(0, 1 << 30)).toThrow(/more than 1048576 payloads/)
+  })
+
   test('what is joined does not keep the messages that brought it alive', () => {
     const chunk = new Uint8Array(65_536)
     const assembler = new KvAssembler(roomy)
@@ -92,7 +150,8 @@ describe('parts of kv messages', () => {
 })
 
 function sizeOf(whole: KvWhole): number {
-  return whole.type === 'snapshot' ? snapshotBytes(whole.payloads) : whole.payload.byteLength
+  if (whole.type === 'batch') return whole.payload.byteLength
+  return whole.payloads.reduce((sum, payload) => sum + 4 + payload.byteLength, 0)
 }
 
 function plain(whole: KvWhole): unknown {

@@ -3,9 +3,12 @@ import { describe, expect, test } from 'vitest'
 import type { KvEventBatch, KvEventMessage, KvEventSource } from '../ports/kv-events.js'
 import { silentLogger } from '../ports/logger.js'
 import { VirtualClock } from '../virtual-clock.js'
+import { CreditBudget, CreditWindow } from './credit-window.js'
 import { KvFeed } from './kv-feed.js'
 import { kvFrames } from './kv-parts.js'
 import { type KvStreamFrame, KvSubscription } from './kv-subscription.js'
+import { frameCostBytes } from './limits.js'
+import { SendCredit } from './send-credit.js'
 
 /** An engine whose cache is the row of all that it published: one byte for each batch. */
 class ByteRow implements KvEventSource {
@@ -34,7 +37,7 @@ class ByteRow implements KvEventSource {
 describe('KvFeed', () => {
   test('a batch that is published before the snapshot is taken comes in it, one after it comes next', () => {
     const source = new ByteRow()
-    const feed = new KvFeed(source, 0, { bufferBytesMax: 1_000, onReady: () => {} })
+    const feed = new KvFeed(source, 0, { bufferBytesMax: 1_000, batchBytesMax: 1_000, onReady: () => {} })
     source.publish()
     expect(feed.take()).toMatchObject({ type: 'snapshot', sequence: 0 })
     source.publish()
@@ -46,18 +49,22 @@ describe('KvFeed', () => {
 
   test('beyond the bound a new snapshot takes the place of what waits', () => {
     const source = new ByteRow()
-    const feed = new KvFeed(source, 0, { bufferBytesMax: 200, onReady: () => {} })
+    const feed = new KvFeed(source, 0, { bufferBytesMax: 200, batchBytesMax: 100, onReady: () => {} })
     feed.take()
     for (let count = 0; count < 10; count++) source.publish()
     expect(feed.take()).toMatchObject({ type: 'snapshot', sequence: 9 })
     source.publish(1_000)
     expect(feed.take()).toMatchObject({ type: 'snapshot', sequence: 10 })
+    source.publish(101)
+    expect(feed.take()).toMatchObject({ type: 'snapshot', sequence: 11 })
+    source.publish(100)
+    expect(feed.take()).toMatchObject({ type: 'batch', sequence: 12 })
     expect(feed.take()).toBeUndefined()
   })
 
   test('other ranks are not its own, and closed it listens no more', () => {
     const source = new ByteRow()
-    const feed = new KvFeed(source, 1, { bufferBytesMax: 200, onReady: () => {} })
+    const feed = new KvFeed(source, 1, { bufferBytesMax: 200, batchBytesMax: 100, onReady: () => {} })
     feed.take()
     source.publish()
     expect(feed.take()).toBeUndefined()
@@ -73,10 +80,12 @@ describe('KvSubscription', () => {
       fc.asyncProperty(
         fc.array(step, { maxLength: 80 }),
         fc.integer({ min: 70, max: 400 }),
-        async (steps, bound) => {
+        // Half of it has room for one part.
+        fc.integer({ min: 2 * (16 + frameCostBytes), max: 1_000 }),
+        async (steps, bound, windowBytes) => {
           const source = new ByteRow()
-          const wire = new FakeWire(source, bound)
-          const subscription = wire.subscribe(bound)
+          const wire = new FakeWire(source, bound, windowBytes)
+          const subscription = wire.subscribe(windowBytes)
           const row = new Row()
           let pending: Promise<IteratorResult<KvEventMessage>> | undefined
           const read = async () => {
@@ -98,6 +107,7 @@ describe('KvSubscription', () => {
             else if (each === 'lose') wire.loseFrame()
             else if (each === 'wait') wire.clock.advance(500)
             else await read()
+            expect(wire.usedBytes).toBeLessThanOrEqual(windowBytes)
           }
           source.publish()
           while (row.bytes.length < source.row.length) {
@@ -109,6 +119,7 @@ describe('KvSubscription', () => {
           expect(row.bytes).toEqual(source.row.slice(0, row.bytes.length))
           await subscription.return()
           expect(wire.openStreams).toBe(0)
+          expect(wire.usedBytes).toBe(0)
         },
       ),
       { numRuns: 150 },
@@ -137,6 +148,39 @@ describe('KvSubscription', () => {
     expect((await subscription.next()).value).toMatchObject({ type: 'batch', sequence: 10 })
   })
 
+  test('parts of a snapshot are credited as they come; a batch when it was read, replaced, or known already', async () => {
+    const { subscription, sent, released } = manual()
+    const first = subscription.next()
+    const part = { streamId: 1, bytes: new Uint8Array(10), sequence: 0, last: true, first: true }
+    const empty = { ...part, type: 'kvSnapshot' as const, bytes: new Uint8Array() }
+    const flushed = () => released.splice(0).filter((costBytes) => costBytes > 0)
+    sent[0]?.({ ...empty, last: false })
+    expect(flushed()).toEqual([64])
+    sent[0]?.({ ...empty, first: false })
+    await first
+    expect(flushed()).toEqual([64])
+    // Known already.
+    sent[0]?.({ ...part, type: 'kvBatch', sequence: 0 })
+    expect(flushed()).toEqual([74])
+    // In two parts, and read later.
+    sent[0]?.({ ...part, type: 'kvBatch', sequence: 1, last: false })
+    sent[0]?.({ ...part, type: 'kvBatch', first: false })
+    expect(flushed()).toEqual([])
+    await subscription.next()
+    expect(flushed()).toEqual([148])
+    // Replaced before it was read.
+    sent[0]?.({ ...part, type: 'kvBatch', sequence: 2 })
+    expect(flushed()).toEqual([])
+    sent[0]?.({ ...empty, sequence: 3 })
+    expect(flushed()).toEqual([64, 74])
+    // To a reader that waits.
+    await subscription.next()
+    const next = subscription.next()
+    sent[0]?.({ ...part, type: 'kvBatch', sequence: 4 })
+    expect(flushed()).toEqual([74])
+    await next
+  })
+
   test('the loss of the connection ends it, also while it holds no stream', async () => {
     const { subscription, lose } = manual()
     lose()
@@ -158,7 +202,7 @@ function subscriptionTo(
   return new KvSubscription(streams, {
     workerId: 'w:1',
     ranks: [0],
-    bufferBytesMax: bound,
+    windowBytes: bound,
     snapshotBytesMax: 100_000,
     resubscribeDelayMs: 500,
     clock,
@@ -170,16 +214,30 @@ function subscriptionTo(
 /** A subscription whose other end is the test's. */
 function manual({ isFull = false } = {}) {
   const sent: ((frame: KvStreamFrame) => void)[] = []
+  const released: number[] = []
   let lose = () => {}
   const streams = {
     open: (_rank: number, accept: (frame: KvStreamFrame) => void) => (isFull ? undefined : sent.push(accept)),
+    release: (_streamId: number, costBytes: number) => released.push(costBytes),
     cancel: () => {},
     onLost: (listener: () => void) => {
       lose = listener
       return () => {}
     },
   }
-  return { subscription: subscriptionTo(streams, new VirtualClock(), 1_000), sent, lose: () => lose() }
+  return {
+    subscription: subscriptionTo(streams, new VirtualClock(), 1_000),
+    sent,
+    released,
+    lose: () => lose(),
+  }
+}
+
+interface WireStream {
+  readonly feed: KvFeed
+  readonly credit: SendCredit
+  readonly window: CreditWindow
+  readonly accept: (frame: KvStreamFrame) => void
 }
 
 /** Feeds and subscriptions with a wire between them that moves only when told. */
@@ -187,17 +245,28 @@ class FakeWire {
   readonly clock = new VirtualClock()
   readonly #source: KvEventSource
   readonly #bound: number
-  readonly #streams = new Map<number, { feed: KvFeed; accept: (frame: KvStreamFrame) => void }>()
+  readonly #budget: CreditBudget
+  readonly #streams = new Map<number, WireStream>()
   #frames: KvStreamFrame[] = []
   #lastId = 0
 
-  constructor(source: KvEventSource, bound: number) {
+  /** @param bound of what waits at the feed; that at the subscription is `windowBytes` */
+  constructor(source: KvEventSource, bound: number, windowBytes: number) {
     this.#source = source
     this.#bound = bound
+    this.#budget = new CreditBudget({
+      streamWindowBytes: windowBytes,
+      streamWindowMinBytes: windowBytes,
+      connectionWindowBytes: 0,
+    })
   }
 
   get openStreams(): number {
     return this.#streams.size
+  }
+
+  get usedBytes(): number {
+    return this.#budget.usedBytes
   }
 
   subscribe(bound: number): KvSubscription {
@@ -205,12 +274,20 @@ class FakeWire {
       {
         open: (rank, accept) => {
           const id = ++this.#lastId
-          const feed = new KvFeed(this.#source, rank, { bufferBytesMax: this.#bound, onReady: () => {} })
-          this.#streams.set(id, { feed, accept })
+          const options = { bufferBytesMax: this.#bound, batchBytesMax: 16, onReady: () => {} }
+          const feed = new KvFeed(this.#source, rank, options)
+          // Credit travels with no delay: what is under way then comes at the worst moment for the bounds.
+          const window = new CreditWindow(this.#budget, (bytes) => credit.add(bytes))
+          const credit = new SendCredit(window.open())
+          this.#streams.set(id, { feed, credit, window, accept })
           return id
         },
+        release: (id, costBytes) => this.#streams.get(id)?.window.release(costBytes),
         cancel: (id) => {
-          this.#streams.get(id)?.feed.close()
+          const stream = this.#streams.get(id)
+          stream?.feed.close()
+          stream?.window.end()
+          stream?.window.release(stream.window.heldBytes)
           this.#streams.delete(id)
         },
         onLost: () => () => {},
@@ -223,9 +300,16 @@ class FakeWire {
   /** Moves one frame. @returns whether there was one */
   carry(): boolean {
     this.#load()
-    const frame = this.#frames.shift()
-    if (frame) this.#streams.get(frame.streamId)?.accept(frame)
-    return frame !== undefined
+    const frame = this.#frames[0]
+    if (!frame || frame.type === 'error') return false
+    const stream = this.#streams.get(frame.streamId)
+    const { byteLength } = frame.bytes
+    if (stream && stream.credit.roomBytes < Math.max(1, byteLength)) return false
+    this.#frames.shift()
+    stream?.credit.spend(byteLength)
+    stream?.window.receive(byteLength + frameCostBytes)
+    stream?.accept(frame)
+    return true
   }
 
   /** Drops one whole batch. */
@@ -236,9 +320,16 @@ class FakeWire {
   }
 
   #load(): void {
-    for (const [id, { feed }] of this.#streams) {
-      const whole = feed.take()
-      if (whole) this.#frames.push(...kvFrames(id, whole, 16))
+    for (const [id, stream] of this.#streams) {
+      const { feed, credit } = stream
+      // Taken when the first part has credit; the others wait for theirs in `carry`.
+      const isIdle = !this.#frames.some((frame) => frame.streamId === id)
+      if (!isIdle || credit.roomBytes === 0) continue
+      const message = feed.take()
+      if (!message) continue
+      const snapshotBytesMax = 100_000
+      for (const frame of kvFrames(id, message, { partBytesMax: 16, snapshotBytesMax }))
+        this.#frames.push(frame)
     }
   }
 }

@@ -4,6 +4,7 @@ import type { KvEventMessage } from '../ports/kv-events.js'
 import type { Logger } from '../ports/logger.js'
 import type { LinkFrame } from './frames.js'
 import { KvAssembler, KvTooLargeError, type KvWhole } from './kv-parts.js'
+import { frameCostBytes } from './limits.js'
 
 export type KvStreamFrame = Extract<LinkFrame, { type: 'kvSnapshot' | 'kvBatch' | 'error' }>
 
@@ -11,6 +12,8 @@ export type KvStreamFrame = Extract<LinkFrame, { type: 'kvSnapshot' | 'kvBatch' 
 export interface KvStreams {
   /** Subscribes to a rank; undefined when the connection takes no more streams. */
   open(rank: number, accept: (frame: KvStreamFrame) => void): number | undefined
+  /** So much of what that stream brought is not held any more. Nothing for a stream that has ended. */
+  release(streamId: number, costBytes: number): void
   cancel(streamId: number): void
   /** Calls back once, when the connection is lost; at once if it is. Returns what takes that back. */
   onLost(listener: () => void): () => void
@@ -19,7 +22,8 @@ export interface KvStreams {
 export interface KvSubscriptionOptions {
   readonly workerId: string
   readonly ranks: readonly number[]
-  readonly bufferBytesMax: number
+  /** Credit of a rank's stream. */
+  readonly windowBytes: number
   readonly snapshotBytesMax: number
   /** Pause before a rank is subscribed to again after a gap, so that a faulty worker makes no hot loop. */
   readonly resubscribeDelayMs: number
@@ -28,22 +32,28 @@ export interface KvSubscriptionOptions {
   readonly signal: AbortSignal | undefined
 }
 
-/** Charged for each held batch on top of its bytes. */
-const batchOverheadBytes = 64
-
 interface RankStream {
   readonly rank: number
   streamId: number | undefined
   assembler: KvAssembler
+  /** What the parts of a batch cost that is not whole yet. */
+  partsCostBytes: number
   /** Of the newest message handed on; undefined until the snapshot. */
   lastSequence: number | undefined
   retry: Timer | undefined
 }
 
+interface Held {
+  readonly message: KvEventMessage
+  /** The stream that brought it, and what it cost there. */
+  readonly streamId: number
+  readonly costBytes: number
+}
+
 /**
  * The server's end of one event subscription: one stream per rank, joined for one reader. Batches are handed on only in
- * an unbroken row after a snapshot. A gap gets the rank a fresh snapshot; a reader that is too far behind loses what it did
- * not read, and all ranks get fresh snapshots when it reads again.
+ * an unbroken row after a snapshot. A gap gets the rank a fresh snapshot. A reader that is behind holds up its worker by not
+ * giving credit back; what the worker then cannot keep it makes up for with a fresh snapshot.
  */
 export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
   readonly #options: KvSubscriptionOptions
@@ -51,9 +61,8 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
   readonly #ranks: RankStream[]
   readonly #onAbort = () => this.#finish()
   #forgetLoss = () => {}
-  #queue: KvEventMessage[] = []
-  #batchBytes = 0
-  #mustOpen = true
+  #queue: Held[] = []
+  #hasBegun = false
   #isOver = false
   #error: TransportError | undefined
   #waiter:
@@ -67,6 +76,7 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
       rank,
       streamId: undefined,
       assembler: this.#newAssembler(),
+      partsCostBytes: 0,
       lastSequence: undefined,
       retry: undefined,
     }))
@@ -76,14 +86,14 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
   }
 
   next(): Promise<IteratorResult<KvEventMessage>> {
-    if (this.#mustOpen && !this.#isOver) {
-      this.#mustOpen = false
+    if (!this.#hasBegun && !this.#isOver) {
+      this.#hasBegun = true
       for (const stream of [...this.#ranks]) this.#open(stream)
     }
-    const message = this.#queue.shift()
-    if (message) {
-      this.#batchBytes -= costOf(message)
-      return Promise.resolve({ value: message, done: false })
+    const held = this.#queue.shift()
+    if (held) {
+      this.#streams.release(held.streamId, held.costBytes)
+      return Promise.resolve({ value: held.message, done: false })
     }
     if (this.#error) {
       const error = this.#error
@@ -107,6 +117,7 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
 
   #open(stream: RankStream): void {
     stream.assembler = this.#newAssembler()
+    stream.partsCostBytes = 0
     stream.lastSequence = undefined
     let streamId: number | undefined
     const isCurrent = () => stream.streamId === streamId && !this.#isOver
@@ -136,56 +147,59 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
       this.#giveUp(stream, `${error.message}; raise limits.snapshotBytesMax`)
       return
     }
-    if (!whole) return
-    if (whole.type === 'snapshot') {
-      this.#handSnapshot(stream, whole)
+    const { streamId } = frame
+    const costBytes = frame.bytes.byteLength + frameCostBytes
+    if (frame.type === 'kvSnapshot') {
+      // A snapshot has a bound of its own, and at most one a rank is ever held.
+      this.#streams.release(streamId, costBytes)
+      if (whole?.type === 'snapshot') this.#handSnapshot(stream, whole, streamId)
       return
     }
+    stream.partsCostBytes += costBytes
+    if (whole?.type !== 'batch') return
+    const batchCostBytes = stream.partsCostBytes
+    stream.partsCostBytes = 0
     if (stream.lastSequence === undefined) throw new LinkProtocolError('event batch before its snapshot')
     // What the snapshot contained already may be told once more.
-    if (whole.sequence <= stream.lastSequence) return
+    if (whole.sequence <= stream.lastSequence) {
+      this.#streams.release(streamId, batchCostBytes)
+      return
+    }
     if (whole.sequence !== stream.lastSequence + 1) {
       const row = `batch ${whole.sequence} after ${stream.lastSequence}`
       this.#subscribeAgain(stream, row)
       return
     }
     stream.lastSequence = whole.sequence
-    this.#hand({ type: 'batch', rank: stream.rank, sequence: whole.sequence, payload: whole.payload })
+    const message = {
+      type: 'batch',
+      rank: stream.rank,
+      sequence: whole.sequence,
+      payload: whole.payload,
+    } as const
+    this.#hand({ message, streamId, costBytes: batchCostBytes })
   }
 
-  #handSnapshot(stream: RankStream, whole: Extract<KvWhole, { type: 'snapshot' }>): void {
+  #handSnapshot(stream: RankStream, whole: Extract<KvWhole, { type: 'snapshot' }>, streamId: number): void {
     const { rank } = stream
     stream.lastSequence = whole.sequence
-    // It replaces whatever the reader has not seen of this rank, so at most one snapshot a rank is ever held.
-    this.#queue = this.#queue.filter((message) => message.rank !== rank)
-    this.#batchBytes = this.#queue.reduce((sum, message) => sum + costOf(message), 0)
-    this.#hand({ type: 'snapshot', rank, sequence: whole.sequence, payloads: whole.payloads })
+    // It replaces whatever the reader has not seen of this rank.
+    const replaced = this.#queue.filter(({ message }) => message.rank === rank)
+    this.#queue = this.#queue.filter(({ message }) => message.rank !== rank)
+    const message = { type: 'snapshot', rank, sequence: whole.sequence, payloads: whole.payloads } as const
+    this.#hand({ message, streamId, costBytes: 0 })
+    for (const held of replaced) this.#streams.release(held.streamId, held.costBytes)
   }
 
-  #hand(message: KvEventMessage): void {
+  #hand(held: Held): void {
     const waiter = this.#waiter
-    if (waiter) {
-      this.#waiter = undefined
-      waiter.resolve({ value: message, done: false })
+    if (!waiter) {
+      this.#queue.push(held)
       return
     }
-    const cost = costOf(message)
-    if (cost > 0 && this.#batchBytes + cost > this.#options.bufferBytesMax) {
-      this.#overflow()
-      return
-    }
-    this.#queue.push(message)
-    this.#batchBytes += cost
-  }
-
-  #overflow(): void {
-    const { workerId, logger, bufferBytesMax } = this.#options
-    logger.debug({ workerId, bufferBytesMax }, 'reader of kv events is behind: it will get fresh snapshots')
-    for (const stream of this.#ranks) this.#cancel(stream)
-    this.#queue = []
-    this.#batchBytes = 0
-    // Opened again when the reader comes back: a snapshot for somebody who does not read would only be stale.
-    this.#mustOpen = true
+    this.#waiter = undefined
+    waiter.resolve({ value: held.message, done: false })
+    this.#streams.release(held.streamId, held.costBytes)
   }
 
   #subscribeAgain(stream: RankStream, why: string): void {
@@ -194,7 +208,7 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
     this.#cancel(stream)
     stream.retry = clock.setTimer(resubscribeDelayMs, () => {
       stream.retry = undefined
-      if (!this.#isOver && !this.#mustOpen) this.#open(stream)
+      if (!this.#isOver) this.#open(stream)
     })
   }
 
@@ -221,7 +235,6 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
     this.#forgetLoss()
     for (const stream of this.#ranks) this.#cancel(stream)
     this.#queue = []
-    this.#batchBytes = 0
     const waiter = this.#waiter
     this.#waiter = undefined
     if (!waiter) this.#error = error
@@ -230,12 +243,7 @@ export class KvSubscription implements AsyncIterableIterator<KvEventMessage> {
   }
 
   #newAssembler(): KvAssembler {
-    const { snapshotBytesMax, bufferBytesMax } = this.#options
-    return new KvAssembler({ snapshotBytesMax, batchBytesMax: bufferBytesMax })
+    const { snapshotBytesMax, windowBytes } = this.#options
+    return new KvAssembler({ snapshotBytesMax, batchBytesMax: windowBytes / 2 })
   }
-}
-
-/** Snapshots have a bound of their own, and at most one a rank is held. */
-function costOf(message: KvEventMessage): number {
-  return message.type === 'batch' ? message.payload.byteLength + batchOverheadBytes : 0
 }

@@ -1,19 +1,11 @@
 import type { IncomingMessage, Server } from 'node:http'
+import type { Server as HttpsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import { z } from 'zod'
 import type { EmbeddedDiscovery, EmbeddedRegistration } from '../embedded/embedded-discovery.js'
 import { FleetError, LinkProtocolError, TransportError } from '../errors.js'
-import {
-  bound,
-  clockOption,
-  durationMs,
-  loggerOption,
-  parseOptions,
-  part,
-  randomOption,
-  tokenOption,
-} from '../options.js'
+import { bound, clockOption, durationMs, loggerOption, parseOptions, part, randomOption } from '../options.js'
 import { sleep } from '../ports/clock.js'
 import type { KvEventMessage, KvEventTransport, LoadReport } from '../ports/kv-events.js'
 import type { RequestTransport } from '../ports/request-transport.js'
@@ -21,15 +13,16 @@ import { parseServerRecord, type ServerRecord } from '../records/server-record.j
 import { expandTargets } from '../records/targets.js'
 import type { WorkerRecord } from '../records/worker-record.js'
 import type { FleetSettings } from '../settings.js'
-import { refusedCode, takenOverCode } from './close-codes.js'
-import { LINK_PATH } from './frames.js'
+import { refusedCode, takenOverCode, tokenRevokedCode } from './close-codes.js'
+import { type Hello, LINK_PATH } from './frames.js'
 import { judgeHello } from './hello.js'
 import { KvSubscription } from './kv-subscription.js'
 import { LinkLimits } from './limits.js'
 import type { LinkChannel } from './link-channel.js'
 import { type LinkClosed, LinkSocket, type TalkFrame } from './link-socket.js'
 import { ServerConnection } from './server-connection.js'
-import { carriesToken, pathOf, rejectUpgrade } from './upgrade.js'
+import { AcceptedTokens, type ServerTokens, serverTokenOption, tokenDigest } from './tokens.js'
+import { bearerToken, pathOf, rejectUpgrade } from './upgrade.js'
 import { WebSocketChannel } from './web-socket-channel.js'
 
 const Options = z.strictObject({
@@ -39,10 +32,15 @@ const Options = z.strictObject({
   serverRecord: part<ServerRecord | (() => ServerRecord)>('a server record or a function that gives one'),
   /** The settings that this worker must share; compared with those that it states. */
   settingsFor: part<(record: WorkerRecord) => FleetSettings>('a function').default(() => () => ({})),
-  /** Bearer token that workers must bring; none: every worker is let in. */
-  token: tokenOption,
+  /**
+   * Bearer token that workers must bring; several while one takes the place of another; or a function that is asked for
+   * every connection. None: every worker is let in.
+   */
+  token: serverTokenOption,
   /** Connections at once; further ones are answered 503. */
   connectionsMax: bound().default(4096),
+  /** Connections of which no hello has come yet; further ones are answered 503. Each may hold some 200 KiB. */
+  handshakesMax: bound().default(256),
   /** How long `close` waits for running requests. */
   closeTimeoutMs: durationMs().default(30_000),
   limits: LinkLimits.prefault({}),
@@ -52,8 +50,14 @@ const Options = z.strictObject({
 })
 export type LinkServerOptions = z.input<typeof Options>
 
+/** What may come before a hello is whole: more than its head may measure, and the least that `frameBytesMax` can be. */
+const helloBytesMax = 128 * 1024
+
 /** One connection, which becomes a member with its welcome. */
 interface Session {
+  /** Digest of the token that it brought; undefined where none is asked for. */
+  readonly token: Buffer | undefined
+  hasSpoken: boolean
   member: Member | undefined
 }
 
@@ -73,9 +77,11 @@ export class LinkServer {
   readonly #serverRecord: () => ServerRecord
   readonly #webSockets: WebSocketServer
   readonly #members = new Map<string, Member>()
-  readonly #sockets = new Set<LinkSocket>()
+  readonly #sessions = new Map<LinkSocket, Session>()
+  readonly #tokens: AcceptedTokens
   readonly #detachers: (() => void)[] = []
   #state: 'open' | 'draining' | 'closed' = 'open'
+  #handshakes = 0
   #takesRequests = true
   #closing: Promise<void> | undefined
 
@@ -88,6 +94,7 @@ export class LinkServer {
     const { serverRecord } = this.#options
     const fixed = typeof serverRecord === 'function' ? undefined : parseServerRecord(serverRecord)
     this.#serverRecord = () => fixed ?? parseServerRecord((serverRecord as () => ServerRecord)())
+    this.#tokens = new AcceptedTokens(this.#options.token)
     this.#webSockets = new WebSocketServer({
       noServer: true,
       clientTracking: false,
@@ -116,7 +123,7 @@ export class LinkServer {
    * Takes upgrades of an HTTP(S) server on `LINK_PATH`. Upgrades on other paths are left to other listeners, and answered
    * 404 when there are none.
    */
-  attach(httpServer: Server): void {
+  attach(httpServer: Server | HttpsServer): void {
     const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       if (pathOf(request) === LINK_PATH) this.#onUpgrade(request, socket, head)
       else if (httpServer.listenerCount('upgrade') === 1) rejectUpgrade(socket, '404 Not Found')
@@ -131,12 +138,23 @@ export class LinkServer {
    * @returns whether it was taken; it is cut off when this server is full or closing
    */
   accept(channel: LinkChannel, peer?: string): boolean {
-    if (this.#state !== 'open' || this.#sockets.size >= this.#options.connectionsMax) {
+    if (this.#state !== 'open' || this.#sessions.size >= this.#options.connectionsMax) {
       channel.terminate()
       return false
     }
-    this.#converse(channel, peer)
+    this.#converse(channel, peer, undefined)
     return true
+  }
+
+  /**
+   * Accepts these tokens from now on, in place of the option `token`. Connections that brought another one are closed, with a
+   * code of its own that has workers come back at once with the token they have by then. A function that gives other tokens
+   * than before has the same effect when it is next asked, which is when somebody wants to connect, or here.
+   * @throws InvalidFleetOptionsError, and nothing has changed then
+   */
+  setTokens(tokens: ServerTokens): void {
+    this.#tokens.set(tokens)
+    this.#closeRevoked()
   }
 
   /** The newest load report of a connected worker. */
@@ -154,7 +172,7 @@ export class LinkServer {
   destroy(): void {
     this.#stopTaking()
     this.#state = 'closed'
-    for (const socket of [...this.#sockets]) socket.terminate('the server was destroyed')
+    for (const socket of [...this.#sessions.keys()]) socket.terminate('the server was destroyed')
     this.#closing ??= Promise.resolve()
   }
 
@@ -175,7 +193,7 @@ export class LinkServer {
       }),
     ])
     this.#state = 'closed'
-    const sockets = [...this.#sockets]
+    const sockets = [...this.#sessions.keys()]
     for (const socket of sockets) socket.close(1001, 'the server closes')
     await Promise.all(sockets.map((socket) => socket.closed))
   }
@@ -190,35 +208,61 @@ export class LinkServer {
   }
 
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const { token, connectionsMax } = this.#options
-    if (token !== undefined && !carriesToken(request, token)) {
-      this.#options.logger.warn({ peer: request.socket.remoteAddress }, 'link refused: no or wrong token')
+    const { connectionsMax, handshakesMax, limits, logger } = this.#options
+    const peer = request.socket.remoteAddress
+    const token = tokenDigest(bearerToken(request))
+    try {
+      if (this.#tokens.refresh()) this.#closeRevoked()
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      logger.error({ peer, reason }, 'link refused: the tokens to accept cannot be told')
+      rejectUpgrade(socket, '503 Service Unavailable', ['retry-after: 1'])
+      return
+    }
+    if (!this.#tokens.accepts(token)) {
+      logger.warn({ peer }, 'link refused: no or wrong token')
       rejectUpgrade(socket, '401 Unauthorized', ['www-authenticate: Bearer'])
       return
     }
-    if (this.#state !== 'open' || this.#sockets.size >= connectionsMax) {
+    const isFull = this.#sessions.size >= connectionsMax || this.#handshakes >= handshakesMax
+    if (this.#state !== 'open' || isFull) {
       rejectUpgrade(socket, '503 Service Unavailable', ['retry-after: 1'])
       return
     }
     this.#webSockets.handleUpgrade(request, socket, head, (ws) => {
-      this.#converse(new WebSocketChannel(ws, socket), request.socket.remoteAddress)
+      const firstMessageBytesMax = Math.min(helloBytesMax, limits.frameBytesMax)
+      this.#converse(new WebSocketChannel(ws, socket, { firstMessageBytesMax }), peer, token)
     })
   }
 
-  #converse(channel: LinkChannel, peer: string | undefined): void {
+  #closeRevoked(): void {
+    for (const [link, { token, member }] of [...this.#sessions]) {
+      if (token === undefined || this.#tokens.accepts(token)) continue
+      const workerId = member?.connection.workerId
+      this.#options.logger.info({ workerId }, 'link closed: its token is no longer accepted')
+      link.close(tokenRevokedCode, 'its token is no longer accepted')
+    }
+  }
+
+  #converse(channel: LinkChannel, peer: string | undefined, token: Buffer | undefined): void {
     const { limits, clock, logger } = this.#options
-    const session: Session = { member: undefined }
+    const session: Session = { token, hasSpoken: false, member: undefined }
+    const onSpoken = () => {
+      helloTimer.cancel()
+      if (!session.hasSpoken) this.#handshakes -= 1
+      session.hasSpoken = true
+    }
     const link: LinkSocket = new LinkSocket(
       channel,
       {
         onFrame: (frame) => {
-          helloTimer.cancel()
+          onSpoken()
           if (session.member) session.member.connection.accept(frame)
           else this.#greet(link, session, frame)
         },
         onClose: (closed) => {
-          helloTimer.cancel()
-          this.#sockets.delete(link)
+          onSpoken()
+          this.#sessions.delete(link)
           this.#onClose(session.member, closed, peer)
         },
       },
@@ -227,14 +271,15 @@ export class LinkServer {
     const helloTimer = clock.setTimer(limits.helloTimeoutMs, () =>
       link.close(1002, `no hello within ${limits.helloTimeoutMs} ms`),
     )
-    this.#sockets.add(link)
+    this.#handshakes += 1
+    this.#sessions.set(link, session)
   }
 
   #greet(link: LinkSocket, session: Session, frame: TalkFrame): void {
     if (frame.type !== 'hello') throw new LinkProtocolError(`${frame.type} frame before hello`)
     const verdict = judgeHello(frame.head, this.#options.settingsFor)
     if (verdict.type === 'welcome') {
-      this.#admit(link, session, verdict.record, verdict.settings, frame.head.kvEvents)
+      this.#admit(link, session, verdict.record, verdict.settings, frame.head)
       return
     }
     this.#options.logger.warn({ ...verdict.refusal }, 'link refused')
@@ -247,7 +292,7 @@ export class LinkServer {
     session: Session,
     record: WorkerRecord,
     settings: FleetSettings,
-    hasKvEvents: boolean,
+    hello: Hello,
   ): void {
     const workerId = record.worker_id
     const { discovery, limits, logger } = this.#options
@@ -264,7 +309,9 @@ export class LinkServer {
       return
     }
     const onDrain = () => void registration.drain()
-    const connection = new ServerConnection(link, { workerId, hasKvEvents, limits, onDrain })
+    const { kvEvents: hasKvEvents, requestBodyBytesMax, requestBodiesBytesMax } = hello
+    const stated = { hasKvEvents, requestBodyBytesMax, requestBodiesBytesMax }
+    const connection = new ServerConnection(link, { workerId, limits, onDrain, ...stated })
     // From here on the end of the connection ends the registration, even when the welcome cannot be sent.
     session.member = { connection, registration }
     this.#members.set(workerId, session.member)
@@ -313,7 +360,7 @@ export class LinkServer {
           workerId: worker.worker_id,
           // A worker as a whole has its cache under rank 0.
           ranks: expandTargets(worker).map(({ rank }) => rank ?? 0),
-          bufferBytesMax: limits.kvBufferBytesMax,
+          windowBytes: limits.kvWindowBytes,
           snapshotBytesMax: limits.snapshotBytesMax,
           // By chance up to half of it less, so that many subscriptions do not come back in step.
           resubscribeDelayMs: limits.kvResubscribeDelayMs * (0.5 + 0.5 * random()),

@@ -6,6 +6,7 @@ import type { LinkFrame } from './frames.js'
 import type { LinkLimits } from './limits.js'
 import type { LinkChannel } from './link-channel.js'
 import { Liveness } from './liveness.js'
+import { type Priority, SendQueue } from './send-queue.js'
 
 /** Why a connection ended. `code` is the WebSocket close code, 1006 when there was none. */
 export interface LinkClosed {
@@ -23,8 +24,11 @@ export interface LinkSocketHandlers {
   onClose(closed: LinkClosed): void
 }
 
+/** Makes a frame at the moment in which it is sent; undefined when it is not wanted any more. */
+export type MakeFrame = () => LinkFrame | undefined
+
 interface PacedFrame {
-  readonly make: () => LinkFrame | undefined
+  readonly make: MakeFrame
   readonly resolve: (wasMade: boolean) => void
   readonly reject: (error: unknown) => void
 }
@@ -34,7 +38,10 @@ const closeTimeoutMs = 1_000
 /** A close message of the WebSocket protocol has room for 123. */
 const reasonBytesMax = 120
 
-/** One open channel, spoken in frames: bounds what waits for it, and watches whether the peer lives. */
+/**
+ * One open channel, spoken in frames: bounds what waits for it, gives each stream its turn, and watches whether the peer lives.
+ * Small frames (`send`) go out at once; bulk (`sendPaced`) only while little waits, so that little is ever ahead of them.
+ */
 export class LinkSocket {
   readonly #channel: LinkChannel
   readonly #limits: LinkLimits
@@ -42,7 +49,7 @@ export class LinkSocket {
   readonly #logger: Logger
   readonly #handlers: LinkSocketHandlers
   readonly #liveness: Liveness
-  readonly #paced: PacedFrame[] = []
+  readonly #paced = new SendQueue<PacedFrame>()
   readonly #onFlushed = () => this.#releasePaced()
   readonly #barriers = new Map<number, () => void>()
   /** Resolves when the channel itself is closed; `onClose` may come earlier. */
@@ -101,13 +108,19 @@ export class LinkSocket {
   }
 
   /**
-   * Sends when less than the high-water mark waits, in order of asking. `make` is called at that moment; undefined sends nothing.
-   * @returns whether `make` was called, which it is not once the connection is over; rejects with what `make` throws
+   * Sends when no more than the high-water mark waits and it is the stream's turn. `make` is called at that moment.
+   * @returns whether `make` was called, which it is not once the connection is over; at once when nothing had to wait, and
+   *   rejects with, or throws, what `make` throws
    */
-  sendPaced(make: () => LinkFrame | undefined): Promise<boolean> {
-    if (this.#isOver) return Promise.resolve(false)
+  sendPaced(streamId: number, priority: Priority, make: MakeFrame): boolean | Promise<boolean> {
+    if (this.#isOver) return false
+    if (this.#paced.size === 0 && this.#hasRoom) {
+      const frame = make()
+      if (frame) this.send(frame)
+      return true
+    }
     return new Promise((resolve, reject) => {
-      this.#paced.push({ make, resolve, reject })
+      this.#paced.push(streamId, priority, { make, resolve, reject })
       this.#releasePaced()
     })
   }
@@ -174,7 +187,7 @@ export class LinkSocket {
   }
 
   #releasePaced(): void {
-    while (!this.#isOver && this.#channel.bufferedBytes <= this.#limits.highWaterBytes) {
+    while (!this.#isOver && this.#hasRoom) {
       const next = this.#paced.shift()
       if (!next) return
       // A fault of one stream is told to that one, whoever happened to make room.
@@ -188,6 +201,10 @@ export class LinkSocket {
     }
   }
 
+  get #hasRoom(): boolean {
+    return this.#channel.bufferedBytes <= this.#limits.highWaterBytes
+  }
+
   #checkBuffered(): void {
     if (this.#channel.bufferedBytes > this.#limits.socketBufferBytesMax) {
       this.terminate(`peer does not read: more than ${this.#limits.socketBufferBytesMax} bytes wait for it`)
@@ -198,7 +215,7 @@ export class LinkSocket {
     if (this.#isOver) return
     this.#isOver = true
     this.#liveness.stop()
-    for (const { resolve } of this.#paced.splice(0)) resolve(false)
+    for (let next = this.#paced.shift(); next; next = this.#paced.shift()) next.resolve(false)
     for (const streamId of [...this.#barriers.keys()]) this.#passBarrier(streamId)
     this.#handlers.onClose(closed)
   }

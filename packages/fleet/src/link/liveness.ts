@@ -1,6 +1,9 @@
 import type { Clock, Timer } from '../ports/clock.js'
 
-/** Pings a peer at a steady pace and tells when nothing at all was heard from it for too long. */
+/**
+ * Pings a peer at a steady pace and tells when nothing at all was heard from it for too long. Judges only by this end's
+ * monotonic time and by what arrives: no time of day is read, sent or compared, so clocks may differ or jump as they like.
+ */
 export class Liveness {
   readonly #clock: Clock
   readonly #timeoutMs: number

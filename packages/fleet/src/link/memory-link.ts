@@ -108,7 +108,7 @@ class MemoryChannel implements LinkChannel {
     }
     this.#bufferedBytes += message.byteLength
     // Copied, as a socket would: the sender may use its memory again.
-    this.#post({ type: 'message', bytes: Uint8Array.from(message), onSent }, message.byteLength)
+    this.#post({ type: 'message', bytes: new Uint8Array(message), onSent }, message.byteLength)
   }
 
   close(code: number, reason: string): void {

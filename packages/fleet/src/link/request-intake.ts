@@ -1,71 +1,103 @@
+import { LinkProtocolError } from '../errors.js'
 import type { TransportRequest } from '../ports/request-transport.js'
 import type { RequestHead } from './frames.js'
 
 interface Arriving {
   readonly head: RequestHead
-  readonly pieces: Uint8Array[]
-  sizeBytes: number
+  body: Uint8Array | undefined
+  arrivedBytes: number
 }
 
-export type IntakeFault = 'requestTooLarge' | 'tooManyBytes'
+export interface RequestIntakeOptions {
+  readonly requestBodyBytesMax: number
+  readonly requestBodiesBytesMax: number
+  /** Room for so many bytes is free again. */
+  readonly onFreed: (bytes: number) => void
+}
 
-/** Requests that have not arrived whole yet. Bounded by the size of each and of all together. */
+/**
+ * Requests that have not arrived whole yet. Each takes the room of its whole body from its head on, as its server reckons too;
+ * one that does not fit was sent by a server that does not keep to what it was told.
+ */
 export class RequestIntake {
-  readonly #requestBodyBytesMax: number
-  readonly #requestBodiesBytesMax: number
+  readonly #options: RequestIntakeOptions
   readonly #arriving = new Map<number, Arriving>()
-  #heldBytes = 0
+  #reservedBytes = 0
 
-  constructor(options: { requestBodyBytesMax: number; requestBodiesBytesMax: number }) {
-    this.#requestBodyBytesMax = options.requestBodyBytesMax
-    this.#requestBodiesBytesMax = options.requestBodiesBytesMax
+  constructor(options: RequestIntakeOptions) {
+    this.#options = options
   }
 
   get size(): number {
     return this.#arriving.size
   }
 
-  get heldBytes(): number {
-    return this.#heldBytes
+  get reservedBytes(): number {
+    return this.#reservedBytes
   }
 
   has(streamId: number): boolean {
     return this.#arriving.has(streamId)
   }
 
+  /** @throws LinkProtocolError for a body that this worker has no room for */
   begin(streamId: number, head: RequestHead): void {
-    this.#arriving.set(streamId, { head, pieces: [], sizeBytes: 0 })
+    this.checkRoom(head.bodyBytes)
+    this.#reservedBytes += head.bodyBytes
+    this.#arriving.set(streamId, { head, body: undefined, arrivedBytes: 0 })
   }
 
-  /** @returns why the request cannot be taken; it is dropped then */
-  add(streamId: number, bytes: Uint8Array): IntakeFault | undefined {
-    const request = this.#arriving.get(streamId)
-    if (!request) return undefined
-    const isTooLarge = request.sizeBytes + bytes.byteLength > this.#requestBodyBytesMax
-    const areTooMany = this.#heldBytes + bytes.byteLength > this.#requestBodiesBytesMax
-    if (isTooLarge || areTooMany) {
-      this.drop(streamId)
-      return isTooLarge ? 'requestTooLarge' : 'tooManyBytes'
+  /** @throws LinkProtocolError for a body that this worker has no room for */
+  checkRoom(bodyBytes: number): void {
+    const { requestBodyBytesMax, requestBodiesBytesMax } = this.#options
+    if (bodyBytes > requestBodyBytesMax) {
+      throw new LinkProtocolError(`request body of ${bodyBytes} bytes exceeds ${requestBodyBytesMax}`)
     }
-    request.pieces.push(bytes)
-    request.sizeBytes += bytes.byteLength
-    this.#heldBytes += bytes.byteLength
-    return undefined
+    if (this.#reservedBytes + bodyBytes > requestBodiesBytesMax) {
+      throw new LinkProtocolError(
+        `request bodies of ${this.#reservedBytes + bodyBytes} bytes exceed ${requestBodiesBytesMax}`,
+      )
+    }
   }
 
-  /** @returns the whole request; undefined for a stream that is not arriving */
+  /** @throws LinkProtocolError for more than the head said */
+  add(streamId: number, bytes: Uint8Array): void {
+    const request = this.#arriving.get(streamId)
+    if (!request) return
+    const { bodyBytes } = request.head
+    const arrivedBytes = request.arrivedBytes + bytes.byteLength
+    if (arrivedBytes > bodyBytes) {
+      throw new LinkProtocolError(`request body of more than the ${bodyBytes} bytes that its head states`)
+    }
+    // Its room is reserved already. Made with the first bytes, so that heads alone cost nothing.
+    request.body ??= Buffer.allocUnsafeSlow(bodyBytes)
+    request.body.set(bytes, request.arrivedBytes)
+    request.arrivedBytes = arrivedBytes
+  }
+
+  /**
+   * @returns the whole request; undefined for a stream that is not arriving
+   * @throws LinkProtocolError for less than the head said
+   */
   complete(streamId: number): TransportRequest | undefined {
     const request = this.#arriving.get(streamId)
     if (!request) return undefined
+    const { method, path, headers, bodyBytes } = request.head
+    if (request.arrivedBytes < bodyBytes) {
+      throw new LinkProtocolError(
+        `request body of ${request.arrivedBytes} bytes where its head states ${bodyBytes}`,
+      )
+    }
     this.drop(streamId)
-    const { method, path, headers } = request.head
-    return { method, path, headers, body: Buffer.concat(request.pieces, request.sizeBytes) }
+    return { method, path, headers, body: request.body ?? new Uint8Array() }
   }
 
   drop(streamId: number): void {
     const request = this.#arriving.get(streamId)
     if (!request) return
     this.#arriving.delete(streamId)
-    this.#heldBytes -= request.sizeBytes
+    const { bodyBytes } = request.head
+    this.#reservedBytes -= bodyBytes
+    if (bodyBytes > 0) this.#options.onFreed(bodyBytes)
   }
 }

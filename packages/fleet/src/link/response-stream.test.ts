@@ -1,19 +1,24 @@
 import { describe, expect, test } from 'vitest'
 import { LinkProtocolError } from '../errors.js'
+import { CreditBudget, CreditWindow } from './credit-window.js'
 import { ResponseStream } from './response-stream.js'
 
 const head = { status: 200, headers: { 'Content-Type': 'text/plain', 'content-length': '3' } }
 
-function newStream(bufferBytesMax = 1_000) {
+function newStream(windowBytes = 1_000) {
   const endings: boolean[] = []
-  const stream = new ResponseStream({
-    workerId: 'w:1',
-    bufferBytesMax,
-    onOver: (cancel) => endings.push(cancel),
+  const grants: number[] = []
+  const budget = new CreditBudget({
+    streamWindowBytes: windowBytes,
+    streamWindowMinBytes: windowBytes,
+    connectionWindowBytes: 1,
   })
+  const window = new CreditWindow(budget, (bytes) => grants.push(bytes))
+  window.open()
+  const stream = new ResponseStream({ workerId: 'w:1', window, onOver: (cancel) => endings.push(cancel) })
   // Some tests look only at the body.
   stream.response.catch(() => {})
-  return { stream, endings }
+  return { stream, endings, grants, budget }
 }
 
 async function drain(body: AsyncIterable<Uint8Array>): Promise<string> {
@@ -75,22 +80,55 @@ describe('ResponseStream', () => {
     await expect(body.next()).rejects.toMatchObject({ code: 'INFERA_FLEET_WORKER_FAILED' })
   })
 
-  test('a reader too far behind is told so, loses what waited, and the worker is cancelled', async () => {
-    const { stream, endings } = newStream(1_000)
-    stream.acceptHead(head)
-    for (let count = 0; count < 10; count++) stream.acceptData(new Uint8Array(200))
-    await expect(drain((await stream.response).body)).rejects.toMatchObject({
-      code: 'INFERA_FLEET_SLOW_CONSUMER',
-    })
-    expect(endings).toEqual([true])
+  test('a worker that sends beyond its credit breaks the protocol, and many tiny pieces cost what they do', () => {
+    const large = newStream(1_000)
+    large.stream.acceptHead(head)
+    large.stream.acceptData(new Uint8Array(1_000 - 64))
+    expect(() => large.stream.acceptData(new Uint8Array(1))).toThrow(LinkProtocolError)
+    const tiny = newStream(1_000)
+    tiny.stream.acceptHead(head)
+    for (let count = 0; count < 15; count++) tiny.stream.acceptData(new Uint8Array(1))
+    expect(() => tiny.stream.acceptData(new Uint8Array(1))).toThrow(/costs 65 bytes .* credit for 25/)
   })
 
-  test('many tiny pieces count as what they cost', async () => {
-    const { stream, endings } = newStream(1_000)
+  test('what its reader takes is granted again, in halves of the window', async () => {
+    const { stream, grants } = newStream(1_000)
     stream.acceptHead(head)
-    for (let count = 0; count < 16; count++) stream.acceptData(new Uint8Array(1))
-    expect(endings).toEqual([true])
+    const body = (await stream.response).body[Symbol.asyncIterator]()
+    for (let count = 0; count < 4; count++) stream.acceptData(new Uint8Array(136))
+    for (let count = 0; count < 2; count++) await body.next()
+    expect(grants).toEqual([])
+    await body.next()
+    expect(grants).toEqual([600])
+    // To a reader that waits it goes at once.
+    await body.next()
+    for (let count = 0; count < 3; count++) {
+      const next = body.next()
+      stream.acceptData(new Uint8Array(136))
+      await next
+    }
+    expect(grants).toEqual([600, 600])
   })
+
+  test.each(['end', 'error', 'loss', 'abort', 'return'])(
+    'after its %s nothing more is granted, and what was held is given up as it is read or dropped',
+    async (how) => {
+      const { stream, grants, budget } = newStream(1_000)
+      stream.acceptHead(head)
+      for (let count = 0; count < 3; count++) stream.acceptData(new Uint8Array(236))
+      const { body } = await stream.response
+      const iterator = body[Symbol.asyncIterator]()
+      if (how === 'end') stream.acceptEnd()
+      if (how === 'error') stream.acceptError({ code: 'x', message: 'y' })
+      if (how === 'loss') stream.lose('cut')
+      if (how === 'abort') stream.abort(new Error('left'))
+      if (how === 'return') await iterator.return?.()
+      expect(budget.usedBytes).toBe(how === 'abort' || how === 'return' ? 0 : 900)
+      await drain({ [Symbol.asyncIterator]: () => iterator }).catch(() => {})
+      expect(budget.usedBytes).toBe(0)
+      expect(grants).toEqual([])
+    },
+  )
 
   test('a piece that waits does not keep its message’s chunk alive', async () => {
     const { stream } = newStream()

@@ -2,20 +2,20 @@ import { BoundedQueue } from '../bounded-queue.js'
 import { LinkProtocolError, TransportError, type TransportErrorCode } from '../errors.js'
 import { endToEndHeaders } from '../headers.js'
 import type { TransportResponse } from '../ports/request-transport.js'
+import type { CreditWindow } from './credit-window.js'
 import type { ResponseHead, StreamError } from './frames.js'
-
-/** Charged for each held piece on top of its bytes, so that many tiny pieces count as what they cost. */
-const pieceOverheadBytes = 64
+import { frameCostBytes } from './limits.js'
 
 type State = 'awaitingHead' | 'streaming' | 'over'
 
 /**
- * The server's end of one request: turns the worker's frames into a response and its body. Moves no bytes itself; `onOver`
- * says, once, that the stream has ended, and whether the worker is to be told.
+ * The server's end of one request: turns the worker's frames into a response and its body. What its reader has not taken is
+ * bounded by the credit of its window, which a worker may not exceed. Moves no bytes itself; `onOver` says, once, that the
+ * stream has ended, and whether the worker is to be told.
  */
 export class ResponseStream {
   readonly #workerId: string
-  readonly #bufferBytesMax: number
+  readonly #window: CreditWindow
   readonly #onOver: (cancelWorker: boolean) => void
   readonly #body: BoundedQueue<Uint8Array>
   #state: State = 'awaitingHead'
@@ -26,13 +26,17 @@ export class ResponseStream {
 
   constructor(options: {
     workerId: string
-    bufferBytesMax: number
+    window: CreditWindow
     onOver: (cancelWorker: boolean) => void
   }) {
     this.#workerId = options.workerId
-    this.#bufferBytesMax = options.bufferBytesMax
+    this.#window = options.window
     this.#onOver = options.onOver
-    this.#body = new BoundedQueue(options.bufferBytesMax, () => this.#end(true))
+    // The window bounds it.
+    this.#body = new BoundedQueue(Number.POSITIVE_INFINITY, {
+      onReturn: () => this.#end(true),
+      onRelease: (costBytes) => this.#window.release(costBytes),
+    })
     this.response = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -51,19 +55,15 @@ export class ResponseStream {
     this.#resolve({ status: head.status, headers: endToEndHeaders(head.headers), body: this.#body })
   }
 
-  /** @throws LinkProtocolError before the head */
+  /** @throws LinkProtocolError before the head, and beyond the credit */
   acceptData(bytes: Uint8Array): void {
     if (this.#state === 'over') return
     if (this.#state === 'awaitingHead') throw new LinkProtocolError('response data before its head')
+    const costBytes = bytes.byteLength + frameCostBytes
+    this.#window.receive(costBytes)
     // A small view would keep alive the whole chunk of the socket that it lies in, so that the bound would bound nothing.
-    const own = bytes.byteLength * 4 < bytes.buffer.byteLength ? Uint8Array.from(bytes) : bytes
-    if (this.#body.push(own, own.byteLength + pieceOverheadBytes)) return
-    this.#body.clear()
-    this.#fail(
-      'INFERA_FLEET_SLOW_CONSUMER',
-      `reader of worker '${this.#workerId}' fell more than ${this.#bufferBytesMax} bytes behind; read faster or raise limits.streamBufferBytesMax`,
-      true,
-    )
+    const keepsMuchAlive = !this.#body.isAwaited && bytes.byteLength * 2 < bytes.buffer.byteLength
+    this.#body.push(keepsMuchAlive ? new Uint8Array(bytes) : bytes, costBytes)
   }
 
   /** @throws LinkProtocolError before the head */
@@ -95,6 +95,8 @@ export class ResponseStream {
   abort(reason: unknown): void {
     if (this.#state === 'over') return
     this.#reject(reason)
+    // Ended first, so that what is dropped earns the worker no credit.
+    this.#window.end()
     this.#body.clear()
     this.#body.fail(reason)
     this.#end(true)
@@ -111,6 +113,7 @@ export class ResponseStream {
   #end(cancelWorker: boolean): void {
     if (this.#state === 'over') return
     this.#state = 'over'
+    this.#window.end()
     this.#onOver(cancelWorker)
   }
 }

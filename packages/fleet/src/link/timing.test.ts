@@ -1,3 +1,4 @@
+import { readdir, readFile } from 'node:fs/promises'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { seededRandom } from '../ports/random.js'
@@ -75,6 +76,16 @@ describe('Liveness', () => {
     expect(seen.goneAtMs).toBeUndefined()
     clock.advance(15_000)
     expect(seen.goneAtMs).toBe(30_000)
+  })
+
+  test('no part of the link reads the time of day or a timer that is not its clock’s', async () => {
+    const folder = new URL('./', import.meta.url)
+    const files = (await readdir(folder)).filter((file) => /(?<!\.test)\.ts$/.test(file))
+    expect(files).toContain('liveness.ts')
+    for (const file of files) {
+      const source = await readFile(new URL(file, folder), 'utf8')
+      expect(source.match(/\b(Date|setTimeout|setInterval|hrtime|performance)\b/g), file).toBeNull()
+    }
   })
 
   test('stopped, it does nothing more', () => {

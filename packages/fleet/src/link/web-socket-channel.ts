@@ -1,16 +1,23 @@
 import type { Duplex } from 'node:stream'
 import WebSocket from 'ws'
 import { type LinkChannel, type LinkChannelEvents, LinkDialError, type LinkDialer } from './link-channel.js'
+import { explainDialError, type LinkTls } from './tls.js'
 
 /** A WebSocket that is open. */
 export class WebSocketChannel implements LinkChannel {
   readonly #ws: WebSocket
   readonly #raw: Duplex
+  readonly #firstMessageBytesMax: number
 
-  /** @param raw the socket under `ws`: parts of messages count as signs of life */
-  constructor(ws: WebSocket, raw: Duplex) {
+  /**
+   * @param raw the socket under `ws`: parts of messages count as signs of life
+   * @param options.firstMessageBytesMax what may come until the first message is whole, for a peer that has not said yet
+   *   who it is; default: no other bound than that of every message
+   */
+  constructor(ws: WebSocket, raw: Duplex, options: { firstMessageBytesMax?: number } = {}) {
     this.#ws = ws
     this.#raw = raw
+    this.#firstMessageBytesMax = options.firstMessageBytesMax ?? Number.POSITIVE_INFINITY
   }
 
   get bufferedBytes(): number {
@@ -19,6 +26,7 @@ export class WebSocketChannel implements LinkChannel {
 
   open(events: LinkChannelEvents): void {
     let failure: Error | undefined
+    if (this.#firstMessageBytesMax !== Number.POSITIVE_INFINITY) this.#boundFirstMessage(events)
     this.#raw.on('data', () => events.onHeard())
     this.#ws.on('message', (data, isBinary) => {
       if (isBinary) events.onMessage(data as Buffer)
@@ -47,12 +55,37 @@ export class WebSocketChannel implements LinkChannel {
   terminate(): void {
     this.#ws.terminate()
   }
+
+  #boundFirstMessage(events: LinkChannelEvents): void {
+    let heardBytes = 0
+    const count = (bytes: Buffer) => {
+      heardBytes += bytes.byteLength
+      if (heardBytes <= this.#firstMessageBytesMax) return
+      this.#raw.off('data', count)
+      events.onFault(1009, `first message exceeds ${this.#firstMessageBytesMax} bytes`)
+      // Not left to a polite close: the peer could go on sending meanwhile.
+      this.#ws.terminate()
+    }
+    this.#raw.on('data', count)
+    this.#ws.once('message', () => this.#raw.off('data', count))
+  }
 }
 
-/** Opens a WebSocket. */
-export const dialWebSocket: LinkDialer = ({ url, address }, { token, messageBytesMax, signal }) =>
-  new Promise((resolve, reject) => {
+/** Opens WebSockets. @param tls for `wss:` URLs; undefined: Node's own authorities, and no certificate of ours */
+export function webSocketDialer(tls?: LinkTls): LinkDialer {
+  return (target, options) => dial(target, options, tls)
+}
+
+function dial(
+  { url, address }: Parameters<LinkDialer>[0],
+  { token, messageBytesMax, signal }: Parameters<LinkDialer>[1],
+  tls: LinkTls | undefined,
+): Promise<LinkChannel> {
+  return new Promise((resolve, reject) => {
     const ws = new WebSocket(url, {
+      ...tls,
+      // Said aloud, because the environment of the process could say otherwise.
+      rejectUnauthorized: true,
       perMessageDeflate: false,
       followRedirects: false,
       maxPayload: messageBytesMax,
@@ -71,7 +104,7 @@ export const dialWebSocket: LinkDialer = ({ url, address }, { token, messageByte
     }
     const onError = (error: Error) => {
       // Our own cutting off is an error to the library as well; the cause is already known then.
-      failure ??= new LinkDialError(error.message, undefined, { cause: error })
+      failure ??= new LinkDialError(explainDialError(error), undefined, { cause: error })
     }
     ws.on('error', onError)
     ws.on('upgrade', (response) => {
@@ -93,6 +126,7 @@ export const dialWebSocket: LinkDialer = ({ url, address }, { token, messageByte
     if (signal.aborted) onAbort()
     else signal.addEventListener('abort', onAbort, { once: true })
   })
+}
 
 type Lookup = (
   hostname: string,

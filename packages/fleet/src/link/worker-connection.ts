@@ -2,24 +2,29 @@ import { LinkProtocolError } from '../errors.js'
 import type { KvEventSource } from '../ports/kv-events.js'
 import type { Logger } from '../ports/logger.js'
 import type { TransportRequest, WorkerRequestHandler } from '../ports/request-transport.js'
-import { type LinkFrame, ResponseHead } from './frames.js'
+import { AbortableIterator } from './abortable-iterator.js'
+import { type KvSubscribe, type LinkFrame, ResponseHead } from './frames.js'
 import { KvFeed } from './kv-feed.js'
-import { type KvWhole, kvFrames, snapshotBytes } from './kv-parts.js'
-import { type LinkLimits, pieceBytes } from './limits.js'
+import { type KvOutgoing, kvFrames } from './kv-parts.js'
+import { frameCostBytes, type LinkLimits, pieceBytesMax } from './limits.js'
 import type { LinkSocket, TalkFrame } from './link-socket.js'
 import { RequestIntake } from './request-intake.js'
+import { SendCredit } from './send-credit.js'
 
 export interface WorkerConnectionOptions {
   readonly handler: WorkerRequestHandler
   readonly kvEvents: KvEventSource | undefined
   readonly limits: LinkLimits
   readonly logger: Logger
-  /** Told before a request reaches the handler, and when it has ended in every respect. */
+  /** Told when a request begins to arrive, and when it has ended in every respect. */
   readonly onRequest: (change: 1 | -1) => void
 }
 
-interface Feed {
-  close(): void
+/** A request that arrives or is answered, or an event subscription. */
+interface OpenStream {
+  readonly credit: SendCredit
+  /** The server does not want it any more, or is gone. */
+  readonly end: (reason: Error) => void
 }
 
 /** One welcomed connection, as the worker holds it: answers requests and event subscriptions. */
@@ -27,13 +32,17 @@ export class WorkerConnection {
   readonly #socket: LinkSocket
   readonly #options: WorkerConnectionOptions
   readonly #intake: RequestIntake
-  readonly #running = new Map<number, AbortController>()
-  readonly #feeds = new Map<number, Feed>()
+  readonly #streams = new Map<number, OpenStream>()
 
   constructor(socket: LinkSocket, options: WorkerConnectionOptions) {
     this.#socket = socket
     this.#options = options
-    this.#intake = new RequestIntake(options.limits)
+    const { requestBodyBytesMax, requestBodiesBytesMax } = options.limits
+    this.#intake = new RequestIntake({
+      requestBodyBytesMax,
+      requestBodiesBytesMax,
+      onFreed: (bytes) => this.#socket.send({ type: 'credit', streamId: 0, bytes }),
+    })
   }
 
   /** @throws LinkProtocolError for a frame that a server may not send */
@@ -43,18 +52,20 @@ export class WorkerConnection {
         this.#onRequest(frame)
         return
       case 'data':
-        this.#onData(frame.streamId, frame.bytes)
+        this.#intake.add(frame.streamId, frame.bytes)
         return
-      case 'end': {
-        const request = this.#intake.complete(frame.streamId)
-        if (request) void this.#serve(frame.streamId, request)
+      case 'credit':
+        if (frame.streamId === 0) throw new LinkProtocolError('credit frame of a server on stream 0')
+        this.#streams.get(frame.streamId)?.credit.add(frame.bytes)
         return
-      }
+      case 'end':
+        this.#onEnd(frame.streamId)
+        return
       case 'cancel':
-        this.#onCancel(frame.streamId, new Error('cancelled by the server'))
+        this.#end(frame.streamId, new Error('cancelled by the server'))
         return
       case 'kvSubscribe':
-        this.#onKvSubscribe(frame.streamId, frame.head.rank)
+        this.#onKvSubscribe(frame.streamId, frame.head)
         return
       default:
         throw new LinkProtocolError(`${frame.type} frame where a server may not send it`)
@@ -63,50 +74,52 @@ export class WorkerConnection {
 
   /** The connection is gone: every handler's signal is aborted. */
   lose(reason: string): void {
-    for (const streamId of [...this.#running.keys(), ...this.#feeds.keys()]) {
-      this.#onCancel(streamId, new Error(`link lost: ${reason}`))
-    }
+    for (const streamId of [...this.#streams.keys()]) this.#end(streamId, new Error(`link lost: ${reason}`))
   }
 
   #onRequest(frame: Extract<LinkFrame, { type: 'request' }>): void {
     const { streamId, head } = frame
     this.#checkNew(streamId)
     if (this.#hasNoRoom()) {
+      this.#intake.checkRoom(head.bodyBytes)
       this.#refuseStream(streamId, 'tooManyStreams', 'too many streams are open')
+      // Its body goes nowhere when it comes.
+      if (head.bodyBytes > 0) this.#socket.send({ type: 'credit', streamId: 0, bytes: head.bodyBytes })
       return
     }
     this.#intake.begin(streamId, head)
+    this.#options.onRequest(1)
+    const end = () => {
+      this.#streams.delete(streamId)
+      this.#intake.drop(streamId)
+      this.#options.onRequest(-1)
+    }
+    this.#streams.set(streamId, { credit: new SendCredit(head.creditBytes), end })
   }
 
-  #onData(streamId: number, bytes: Uint8Array): void {
-    const fault = this.#intake.add(streamId, bytes)
-    if (!fault) return
-    const { requestBodyBytesMax, requestBodiesBytesMax } = this.#options.limits
-    const message =
-      fault === 'requestTooLarge'
-        ? `request body exceeds ${requestBodyBytesMax} bytes; raise the worker's limits.requestBodyBytesMax`
-        : `request bodies on their way exceed ${requestBodiesBytesMax} bytes; raise the worker's limits.requestBodiesBytesMax`
-    this.#refuseStream(streamId, fault, message)
+  #onEnd(streamId: number): void {
+    const request = this.#intake.complete(streamId)
+    const stream = this.#streams.get(streamId)
+    if (request && stream) void this.#serve(streamId, request, stream.credit)
   }
 
-  #onCancel(streamId: number, reason: Error): void {
-    this.#intake.drop(streamId)
-    this.#running.get(streamId)?.abort(reason)
-    this.#feeds.get(streamId)?.close()
+  #end(streamId: number, reason: Error): void {
+    const stream = this.#streams.get(streamId)
+    stream?.credit.close()
+    stream?.end(reason)
   }
 
-  async #serve(streamId: number, request: TransportRequest): Promise<void> {
+  async #serve(streamId: number, request: TransportRequest, credit: SendCredit): Promise<void> {
     const { handler, onRequest, logger } = this.#options
     const controller = new AbortController()
     const { signal } = controller
-    this.#running.set(streamId, controller)
-    onRequest(1)
+    this.#streams.set(streamId, { credit, end: (reason) => controller.abort(reason) })
     try {
       const { status, headers, body } = await handler(request, { signal })
       // Checked here: a head that the server cannot read would cost the whole connection.
       const head = ResponseHead.parse({ status, headers })
       if (!signal.aborted) this.#socket.send({ type: 'response', streamId, head })
-      await this.#sendBody(streamId, body, signal)
+      await this.#sendBody(streamId, body, credit, signal)
       if (!signal.aborted) this.#socket.send({ type: 'end', streamId })
     } catch (error) {
       // After a cancel nobody listens, and a handler that throws because of it did what it was told.
@@ -118,31 +131,41 @@ export class WorkerConnection {
       )
       this.#refuseStream(streamId, 'handlerFailed', message.slice(0, 1024))
     } finally {
-      this.#running.delete(streamId)
+      this.#streams.delete(streamId)
       onRequest(-1)
     }
   }
 
-  async #sendBody(streamId: number, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const size = pieceBytes(this.#options.limits)
-    const iterator = body[Symbol.asyncIterator]()
+  async #sendBody(
+    streamId: number,
+    body: AsyncIterable<Uint8Array>,
+    credit: SendCredit,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const iterator = new AbortableIterator(body, signal)
     for (;;) {
-      const step = await nextUnlessAborted(iterator, signal)
-      if (!step) {
-        // Not awaited: a generator that is stuck in its own wait would hold us too. Its failure has no reader any more.
-        iterator.return?.().then(undefined, () => {})
-        return
-      }
+      // Nothing is asked of the engine while its reader is behind.
+      if (credit.roomBytes === 0 && !(await credit.wait())) break
+      const step = await iterator.next()
+      if (!step) break
       if (step.done) return
       const chunk = step.value
-      for (let offset = 0; offset < chunk.byteLength && !signal.aborted; offset += size) {
-        const bytes = chunk.subarray(offset, offset + size)
-        await this.#socket.sendPaced(() => (signal.aborted ? undefined : { type: 'data', streamId, bytes }))
+      let offset = 0
+      while (offset < chunk.byteLength) {
+        if (credit.roomBytes === 0 && !(await credit.wait())) break
+        const bytes = chunk.subarray(offset, offset + Math.min(pieceBytesMax, credit.roomBytes))
+        offset += bytes.byteLength
+        credit.spend(bytes.byteLength)
+        const sent = this.#socket.sendPaced(streamId, 'foreground', () =>
+          signal.aborted ? undefined : { type: 'data', streamId, bytes },
+        )
+        if (sent !== true) await sent
       }
     }
+    iterator.leave()
   }
 
-  #onKvSubscribe(streamId: number, rank: number): void {
+  #onKvSubscribe(streamId: number, { rank, creditBytes }: KvSubscribe): void {
     this.#checkNew(streamId)
     const source = this.#options.kvEvents
     if (!source) {
@@ -157,28 +180,34 @@ export class WorkerConnection {
       this.#refuseStream(streamId, 'tooManyStreams', 'too many streams are open')
       return
     }
-    void this.#feed(streamId, source, rank)
+    void this.#feed(streamId, source, rank, creditBytes)
   }
 
-  async #feed(streamId: number, source: KvEventSource, rank: number): Promise<void> {
+  async #feed(streamId: number, source: KvEventSource, rank: number, creditBytes: number): Promise<void> {
     const { limits, logger } = this.#options
-    let isClosed = false
+    const credit = new SendCredit(creditBytes)
     let wake = () => {}
-    const feed = new KvFeed(source, rank, { bufferBytesMax: limits.kvBufferBytesMax, onReady: () => wake() })
-    this.#feeds.set(streamId, {
-      close: () => {
-        isClosed = true
-        wake()
-      },
+    // Half of the credit is always to be had by a reader that has taken everything, because less is not given back.
+    const halfBytes = Math.floor(creditBytes / 2)
+    const partBytesMax = Math.max(1, Math.min(pieceBytesMax, halfBytes - frameCostBytes))
+    const feed = new KvFeed(source, rank, {
+      bufferBytesMax: limits.kvBufferBytesMax,
+      batchBytesMax: halfBytes - frameCostBytes * Math.ceil(halfBytes / partBytesMax),
+      onReady: () => wake(),
     })
+    this.#streams.set(streamId, { credit, end: () => wake() })
     try {
-      while (!isClosed) {
-        const whole = feed.take()
-        if (whole) {
-          this.#check(whole)
-          for (const frame of kvFrames(streamId, whole, pieceBytes(limits))) {
-            await this.#socket.sendPaced(() => (isClosed ? undefined : frame))
-            if (isClosed) return
+      while (!credit.isClosed) {
+        // Taken only when it can be sent: until then, what is new joins what waits, or the snapshot.
+        if (!(await credit.wait())) return
+        const message = feed.take()
+        if (message) {
+          checkSequence(message)
+          for (const frame of kvFrames(streamId, message, { partBytesMax, ...limits })) {
+            if (!(await credit.wait(Math.max(1, frame.bytes.byteLength)))) return
+            credit.spend(frame.bytes.byteLength)
+            await this.#socket.sendPaced(streamId, 'background', () => (credit.isClosed ? undefined : frame))
+            if (credit.isClosed) return
           }
         } else {
           await new Promise<void>((resolve) => {
@@ -189,33 +218,19 @@ export class WorkerConnection {
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error)
       logger.warn({ rank, error: message }, 'kv events cannot be told')
-      if (!isClosed) this.#refuseStream(streamId, 'kvFailed', message.slice(0, 1024))
+      if (!credit.isClosed) this.#refuseStream(streamId, 'kvFailed', message.slice(0, 1024))
     } finally {
       feed.close()
-      this.#feeds.delete(streamId)
-    }
-  }
-
-  #check(whole: KvWhole): void {
-    if (!Number.isSafeInteger(whole.sequence) || whole.sequence < (whole.type === 'batch' ? 0 : -1)) {
-      throw new LinkProtocolError(`kv ${whole.type} with sequence number ${whole.sequence}`)
-    }
-    const { snapshotBytesMax } = this.#options.limits
-    if (whole.type === 'snapshot' && snapshotBytes(whole.payloads) > snapshotBytesMax) {
-      throw new LinkProtocolError(
-        `kv snapshot exceeds ${snapshotBytesMax} bytes; raise limits.snapshotBytesMax on both ends`,
-      )
+      this.#streams.delete(streamId)
     }
   }
 
   #checkNew(streamId: number): void {
-    if (this.#intake.has(streamId) || this.#running.has(streamId) || this.#feeds.has(streamId)) {
-      throw new LinkProtocolError(`stream ${streamId} is in use`)
-    }
+    if (this.#streams.has(streamId)) throw new LinkProtocolError(`stream ${streamId} is in use`)
   }
 
   #hasNoRoom(): boolean {
-    return this.#intake.size + this.#running.size + this.#feeds.size >= this.#options.limits.streamsMax
+    return this.#streams.size >= this.#options.limits.streamsMax
   }
 
   #refuseStream(streamId: number, code: string, message: string): void {
@@ -223,25 +238,8 @@ export class WorkerConnection {
   }
 }
 
-/** The next step, or undefined as soon as the signal aborts, whether or not the iterator heeds it. */
-function nextUnlessAborted<T>(
-  iterator: AsyncIterator<T>,
-  signal: AbortSignal,
-): Promise<IteratorResult<T> | undefined> {
-  return new Promise((resolve, reject) => {
-    if (signal.aborted) return resolve(undefined)
-    const onAbort = () => resolve(undefined)
-    signal.addEventListener('abort', onAbort, { once: true })
-    const settled = () => signal.removeEventListener('abort', onAbort)
-    iterator.next().then(
-      (step) => {
-        settled()
-        resolve(step)
-      },
-      (error: unknown) => {
-        settled()
-        reject(error)
-      },
-    )
-  })
+function checkSequence(message: KvOutgoing): void {
+  const leastSequence = message.type === 'batch' ? 0 : -1
+  if (Number.isSafeInteger(message.sequence) && message.sequence >= leastSequence) return
+  throw new LinkProtocolError(`kv ${message.type} with sequence number ${message.sequence}`)
 }

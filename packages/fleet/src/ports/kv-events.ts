@@ -30,8 +30,12 @@ export interface KvEventTransport {
 export interface KvEventSource {
   /** Ranks of this engine, usually `[0]`. */
   readonly ranks: readonly number[]
-  /** The cache now. `sequence` is that of the newest batch already published, -1 before the first. Synchronous. */
-  snapshot(rank: number): { readonly sequence: number; readonly payloads: readonly Uint8Array[] }
+  /**
+   * The cache as it is in this turn. `sequence` is that of the newest batch already published, -1 before the first.
+   * `payloads` is walked once, over many turns, as the wire has room, and left early when nobody wants it any more: what it
+   * yields describes the cache as of the call, whatever happened since, and is better produced on the way than beforehand.
+   */
+  snapshot(rank: number): { readonly sequence: number; readonly payloads: Iterable<Uint8Array> }
   /** Calls back for every later batch, in order, synchronously. Returns the unsubscriber. */
   subscribe(listener: (batch: KvEventBatch) => void): () => void
 }

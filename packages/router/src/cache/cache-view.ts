@@ -20,7 +20,7 @@ export interface CacheViewOptions {
   readonly blockSizeTokens: number
   /**
    * Most engine hashes remembered, and blocks that came without one beside them, > 0. At the bound further stored blocks
-   * are refused and counted.
+   * are refused and counted. Read at each block: a lower bound drops nothing, and refuses until enough was removed.
    */
   readonly engineHashesMax: number
   /** Shared by all views; counted up here. */

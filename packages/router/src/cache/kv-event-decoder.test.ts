@@ -1,7 +1,7 @@
 import { encode } from '@msgpack/msgpack'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type BlockStored, decodeKvBatch } from './kv-event-decoder.js'
+import { type BlockStored, decodeKvBatch, KvBatchReader } from './kv-event-decoder.js'
 
 const hex = (text: string) => Uint8Array.from(Buffer.from(text, 'hex'))
 const batchOf = (events: unknown[]) => encode([1.5, events, null], { useBigInt64: true })
@@ -232,4 +232,28 @@ describe('faults', () => {
       { numRuns: 2000 },
     )
   })
+})
+
+test('read in parts a payload is the same as read at once, with at least one event in each part', () => {
+  const eventArb = fc.constantFrom<unknown[]>(
+    [mapEvent],
+    [arrayEvent],
+    [['AllBlocksCleared']],
+    [['NobodyKnowsThis', 1]],
+    [['BlockStored', 'no hashes']],
+    [7],
+  )
+  fc.assert(
+    fc.property(fc.array(eventArb, { maxLength: 30 }), fc.nat(300), (events, sizeBytes) => {
+      const payload = batchOf(events.flat())
+      const batch = new KvBatchReader(payload)
+      const parts: unknown[][] = []
+      while (!batch.isAtEnd) parts.push(batch.read(sizeBytes + 1))
+      const { unknownTagCount, badEventCount, isMalformed } = batch
+      expect({ events: parts.flat(), unknownTagCount, badEventCount, isMalformed }).toEqual(
+        decodeKvBatch(payload),
+      )
+      expect(parts.length).toBeLessThanOrEqual(events.length)
+    }),
+  )
 })

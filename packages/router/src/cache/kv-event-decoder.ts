@@ -83,21 +83,57 @@ const nameLengthMax = 64
 
 /** Reads one payload. Never throws, whatever the bytes. */
 export function decodeKvBatch(payload: Uint8Array): DecodedKvBatch {
-  const reader = new MsgpackReader(payload)
-  const counts = { unknownTagCount: 0, badEventCount: 0 }
-  try {
-    // The first pass only finds the events and their ends, so that a bad one is left out and the next one is found.
-    const starts = locateEvents(reader)
+  const batch = new KvBatchReader(payload)
+  const events = batch.read(Number.POSITIVE_INFINITY)
+  const { unknownTagCount, badEventCount, isMalformed } = batch
+  return { events, unknownTagCount, badEventCount, isMalformed }
+}
+
+/** Reads one payload in parts, for those that are long. Never throws, whatever the bytes. */
+export class KvBatchReader {
+  readonly isMalformed: boolean = false
+  readonly #reader: MsgpackReader
+  readonly #starts: readonly number[] = []
+  readonly #counts = { unknownTagCount: 0, badEventCount: 0 }
+  #next = 0
+
+  constructor(payload: Uint8Array) {
+    this.#reader = new MsgpackReader(payload)
+    try {
+      // The first pass only finds the events and their ends, so that a bad one is left out and the next one is found.
+      this.#starts = locateEvents(this.#reader)
+    } catch (error) {
+      if (!(error instanceof MsgpackError)) throw error
+      this.isMalformed = true
+    }
+  }
+
+  /** Of the events read so far. */
+  get unknownTagCount(): number {
+    return this.#counts.unknownTagCount
+  }
+
+  get badEventCount(): number {
+    return this.#counts.badEventCount
+  }
+
+  get isAtEnd(): boolean {
+    return this.#next >= this.#starts.length
+  }
+
+  /** The next events, up to the first one that ends `sizeBytes` or more after where the first one began. */
+  read(sizeBytes: number): KvEvent[] {
     const events: KvEvent[] = []
-    for (const start of starts) {
-      reader.at = start
-      const event = decodeEvent(reader, counts)
+    const endAt = (this.#starts[this.#next] ?? 0) + sizeBytes
+    while (!this.isAtEnd) {
+      const start = this.#starts[this.#next] as number
+      if (start >= endAt) break
+      this.#next += 1
+      this.#reader.at = start
+      const event = decodeEvent(this.#reader, this.#counts)
       if (event) events.push(event)
     }
-    return { events, ...counts, isMalformed: false }
-  } catch (error) {
-    if (!(error instanceof MsgpackError)) throw error
-    return { events: [], unknownTagCount: 0, badEventCount: 0, isMalformed: true }
+    return events
   }
 }
 

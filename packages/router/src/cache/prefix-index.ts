@@ -8,7 +8,10 @@ import { HolderSets, lowestBit } from './holder-sets.js'
 import { U64Table } from './u64-table.js'
 
 export interface PrefixIndexOptions {
-  /** Most (block, target) pairs held, those that wait for the sweep included; > 0. One more is refused and counted. */
+  /**
+   * Most (block, target) pairs held, those that wait for the sweep included; > 0. One more is refused and counted. Read at each
+   * addition: a lower bound drops nothing, and refuses until enough was removed.
+   */
   readonly blocksMax: number
 }
 
@@ -25,7 +28,7 @@ const none = -1
  * method awaits. Numbers of targets that were removed are accepted everywhere and read as empty.
  */
 export class PrefixIndex {
-  readonly #blocksMax: number
+  readonly #options: PrefixIndexOptions
   readonly #tables: readonly U64Table[] = Array.from({ length: tableCount }, () => new U64Table())
   readonly #sets = new HolderSets()
   readonly #hash = new BigUint64Array(1)
@@ -47,7 +50,7 @@ export class PrefixIndex {
   #sweepSlot = 0
 
   constructor(options: PrefixIndexOptions) {
-    this.#blocksMax = options.blocksMax
+    this.#options = options
   }
 
   /** Length that the `overlaps` of `match` must have: above every target number ever given out. */
@@ -115,10 +118,10 @@ export class PrefixIndex {
     const second = this.#halves[1]!
     let slot = table.find(first, second)
     if (slot !== none && this.#isHeld(table, slot, holder)) return true
-    if (this.#pairCount >= this.#blocksMax) {
+    if (this.#pairCount >= this.#options.blocksMax) {
       // Memory that only waits for the sweep is no reason to refuse.
       while (this.#deadCount > 0) this.sweep(sweepSlotsPerChange)
-      if (this.#pairCount >= this.#blocksMax) {
+      if (this.#pairCount >= this.#options.blocksMax) {
         this.#refusedCount++
         return false
       }

@@ -1,9 +1,11 @@
 import {
+  type Clock,
   type Logger,
   type RequestTransport,
   TransportError,
   type TransportRequest,
   type TransportResponse,
+  type WorkerRecord,
 } from '@infera/fleet'
 import { NoWorkerError, WorkersFailedError } from '../errors.js'
 import type { PreparedRequest } from '../request/prepared-request.js'
@@ -13,6 +15,7 @@ import type { Placement } from '../scheduling/placement.js'
 import type { PlaceableWorker, Placer, Plan } from '../scheduling/placer.js'
 import { ResponseBody } from './response-body.js'
 import { outcomeOf, type RunningRequest } from './running-request.js'
+import { WaitLimit } from './wait-limit.js'
 import { withRank } from './worker-request.js'
 
 /** An answer that is on its way. */
@@ -37,13 +40,24 @@ export interface DispatcherOptions<W extends PlaceableWorker> {
   readonly ledger: LoadLedger
   /** By the `request_transport` of the records that it serves. */
   readonly transports: ReadonlyMap<string, RequestTransport>
-  readonly requestRetriesMax: number
+  readonly clock: Clock
   readonly logger: Logger
+}
+
+/** How far one request goes. */
+export interface DispatchLimits {
+  /** Further workers tried after the first. */
+  readonly requestRetriesMax: number
+  /** Longest wait for a worker's first byte, ms; null: none. */
+  readonly firstByteTimeoutMs: number | null
+  /** Longest wait for each further chunk, ms; null: none. */
+  readonly idleTimeoutMs: number | null
 }
 
 /** One request's own ends. */
 export interface DispatchHooks {
   readonly requestId: string
+  readonly limits: DispatchLimits
   /** Finished when `dispatch` throws, or else when the answer's body ends. */
   readonly running: RunningRequest
   /** Called for each placement that is acted upon. @param attempt 1 for the first */
@@ -82,7 +96,7 @@ export class Dispatcher<W extends PlaceableWorker> {
     request: TransportRequest,
     hooks: DispatchHooks,
   ): Promise<DispatchResult> {
-    const { requestId, running } = hooks
+    const { requestId, running, limits } = hooks
     const tried = new Set<string>()
     const placements: Placement[] = []
     let plan = this.#firstPlan(prepared)
@@ -95,6 +109,8 @@ export class Dispatcher<W extends PlaceableWorker> {
       running.throwIfAborted()
       const result = (response: TransportResponse, { chunks, rest }: Peeked): DispatchResult => {
         hooks.onAnswer(response.status)
+        const limit = this.#limit(workerId, limits.idleTimeoutMs, running, 'was silent within its answer')
+        running.addCleanup(() => limit.stop())
         return {
           requestId,
           placements,
@@ -106,12 +122,13 @@ export class Dispatcher<W extends PlaceableWorker> {
             source: rest,
             running,
             outcome: outcomeOf(response.status),
+            limit,
             translate: (error) => failure(error, { workerId, attempts: tried.size, isMidStream: true }),
           }),
         }
       }
       if (attempt.type === 'answered') return result(attempt.response, attempt.first)
-      const next = tried.size <= this.#options.requestRetriesMax ? this.#nextPlan(prepared, tried) : undefined
+      const next = tried.size <= limits.requestRetriesMax ? this.#nextPlan(prepared, tried) : undefined
       if (!next) {
         if (attempt.type === 'failed') {
           throw failure(attempt.error, { workerId, attempts: tried.size, isMidStream: false })
@@ -142,31 +159,56 @@ export class Dispatcher<W extends PlaceableWorker> {
     plan: Plan<W>,
     request: TransportRequest,
     attempt: number,
-    { running, onPick }: DispatchHooks,
+    { running, limits, onPick }: DispatchHooks,
   ): Promise<Attempt> {
     const { record } = plan.worker
     const booking = this.#options.ledger.book(plan.placement.routeKey, plan.blocks)
     const signal = running.beginAttempt(() => booking.release())
     plan.commit()
     onPick(plan.placement, attempt)
+    const limit = this.#limit(record.worker_id, limits.firstByteTimeoutMs, running, 'sent no byte')
     try {
-      const transport = this.#options.transports.get(record.request_transport) as RequestTransport
-      const response = await transport.send(record, withRank(request, plan.placement.rank), { signal })
-      running.throwIfAborted()
-      if (response.status >= 500 || retryableStatuses.has(response.status))
-        return { type: 'refused', response }
-      const first = await peek(response)
-      running.throwIfAborted()
-      // An answer without a byte is none: a stream would end without a word, and JSON is never empty.
-      if (first.chunks.length > 0 || response.status >= 300 || response.status === 204) {
-        return { type: 'answered', response, first }
-      }
-      const message = `worker '${record.worker_id}' ended its answer before the first byte`
-      return { type: 'failed', error: new TransportError('INFERA_FLEET_BROKEN', record.worker_id, message) }
+      const sent = withRank(request, plan.placement.rank)
+      return await limit.wait(this.#answerOf(record, sent, signal, running))
     } catch (error) {
       running.throwIfAborted()
       return { type: 'failed', error }
+    } finally {
+      limit.stop()
     }
+  }
+
+  async #answerOf(
+    record: WorkerRecord,
+    request: TransportRequest,
+    signal: AbortSignal,
+    running: RunningRequest,
+  ): Promise<Attempt> {
+    const transport = this.#options.transports.get(record.request_transport) as RequestTransport
+    const response = await transport.send(record, request, { signal })
+    running.throwIfAborted()
+    if (response.status >= 500 || retryableStatuses.has(response.status)) return { type: 'refused', response }
+    const first = await peek(response)
+    running.throwIfAborted()
+    // An answer without a byte is none: a stream would end without a word, and JSON is never empty.
+    if (first.chunks.length > 0 || response.status >= 300 || response.status === 204) {
+      return { type: 'answered', response, first }
+    }
+    const message = `worker '${record.worker_id}' ended its answer before the first byte`
+    return { type: 'failed', error: new TransportError('INFERA_FLEET_BROKEN', record.worker_id, message) }
+  }
+
+  /** A worker that exceeds it is let go of: its attempt is cancelled there, and what was booked for it is released. */
+  #limit(workerId: string, timeoutMs: number | null, running: RunningRequest, fault: string): WaitLimit {
+    const onExpired = () => {
+      running.endAttempt()
+      return new TransportError(
+        'INFERA_FLEET_TIMEOUT',
+        workerId,
+        `worker '${workerId}' ${fault} for ${timeoutMs} ms`,
+      )
+    }
+    return new WaitLimit({ clock: this.#options.clock, timeoutMs, onExpired })
   }
 }
 

@@ -1,4 +1,5 @@
 import type { RequestOutcome, RunningRequest } from './running-request.js'
+import type { WaitLimit } from './wait-limit.js'
 
 export interface ResponseBodyOptions {
   /** Chunks that were taken from the source already. */
@@ -8,6 +9,8 @@ export interface ResponseBodyOptions {
   readonly running: RunningRequest
   /** How the request ends when the source does. */
   readonly outcome: RequestOutcome
+  /** On the wait for each chunk of the source. */
+  readonly limit: WaitLimit
   /** What a consumer sees when the source fails. */
   readonly translate: (error: unknown) => Error
 }
@@ -27,7 +30,7 @@ export class ResponseBody implements AsyncIterableIterator<Uint8Array> {
   }
 
   async next(): Promise<IteratorResult<Uint8Array>> {
-    const { running, source, outcome, translate } = this.#options
+    const { running, source, outcome, limit, translate } = this.#options
     running.throwIfAborted()
     const peeked = this.#peeked.shift()
     if (peeked) {
@@ -36,7 +39,7 @@ export class ResponseBody implements AsyncIterableIterator<Uint8Array> {
     }
     if (running.isFinished || !source) return { value: undefined, done: true }
     try {
-      const result = await source.next()
+      const result = await limit.wait(source.next())
       running.throwIfAborted()
       if (!result.done) return result
       running.finish(outcome)

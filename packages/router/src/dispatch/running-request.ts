@@ -49,6 +49,11 @@ export class RunningRequest {
     return this.#controller.signal
   }
 
+  /** @param cleanup called once, when the attempt that goes on or the request ends */
+  addCleanup(cleanup: () => void): void {
+    this.#cleanups.push(cleanup)
+  }
+
   /** Ends the attempt: it is cancelled at the worker if it still runs there, and what was booked for it is released. */
   endAttempt(): void {
     this.#cleanUp()

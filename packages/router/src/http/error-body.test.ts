@@ -42,7 +42,7 @@ describe('what a client is told of an error', () => {
   test('text that a client gave is not repeated at any length', () => {
     const long = 'x'.repeat(10_000)
     for (const { body } of [
-      notFound(long),
+      notFound(long, '/v1'),
       errorAnswer(new errors.UnknownModelError(long)),
       errorAnswer(new errors.NoWorkerError(long)),
     ])

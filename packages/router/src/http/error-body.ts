@@ -46,11 +46,11 @@ export function errorAnswer(error: unknown): ErrorAnswer {
 }
 
 /** What does not exist. */
-export function notFound(path: string): ErrorAnswer {
+export function notFound(path: string, basePath: string): ErrorAnswer {
   const where = path.length > 256 ? `${path.slice(0, 256)}...` : path
   return answer(
     404,
-    `there is no ${where}; inference is at /v1/chat/completions and /v1/completions`,
+    `there is no ${where}; inference is at ${basePath}/chat/completions and ${basePath}/completions`,
     'not_found',
   )
 }

@@ -22,7 +22,7 @@ export class FetchHandler {
     try {
       const answer = await this.#face.answer({
         method: request.method,
-        path: new URL(request.url).pathname,
+        paths: [new URL(request.url).pathname],
         headers: Object.fromEntries(request.headers),
         readBody: (bytesMax) => readFetchBody(request, bytesMax, client),
         signal: client.signal,

@@ -31,7 +31,7 @@ export class HttpHandler {
     try {
       answer = await this.#face.answer({
         method: req.method ?? '',
-        path: pathOf(req.url ?? '/'),
+        paths: pathsOf(req),
         headers: req.headers,
         readBody: (bytesMax) => readBody(req, bytesMax, leave),
         signal: client.signal,
@@ -73,6 +73,12 @@ export class HttpHandler {
     }
     void sleep(this.#clock, lingerMs, sent.signal).then(end, end)
   }
+}
+
+/** Express and its like cut off of `url` what a handler is mounted at, and keep the whole as `originalUrl`. */
+function pathsOf(req: IncomingMessage & { readonly originalUrl?: unknown }): [string, ...string[]] {
+  const path = pathOf(req.url ?? '/')
+  return typeof req.originalUrl === 'string' ? [path, pathOf(req.originalUrl)] : [path]
 }
 
 function pathOf(target: string): string {

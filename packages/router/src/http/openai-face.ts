@@ -1,6 +1,7 @@
 import type { Logger } from '@infera/fleet'
 import type { DispatchResult } from '../dispatch/dispatcher.js'
 import { BodyTooLargeError, RouterError } from '../errors.js'
+import type { SettingsSource } from '../live-options.js'
 import type { InferencePath } from '../prompt/prompt-model.js'
 import { inferencePaths } from '../request/check-inference.js'
 import { requestIdFrom } from '../request/request-id.js'
@@ -13,15 +14,18 @@ export interface OpenAiFaceParts {
   readonly dispatch: (request: DispatchRequest, options: { signal: AbortSignal }) => Promise<DispatchResult>
   /** Names that can be asked for now. */
   readonly models: () => readonly string[]
-  readonly bodyBytesMax: number
+  readonly live: SettingsSource<'basePath' | 'bodyBytesMax'>
   readonly logger: Logger
 }
 
 /** A request as an adapter hands it over. */
 export interface FaceRequest {
   readonly method: string
-  /** Without query. */
-  readonly path: string
+  /**
+   * Path without query; where a framework cut off what a part of it is mounted at, the whole one follows. The first that is an
+   * endpoint counts.
+   */
+  readonly paths: readonly [string, ...string[]]
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
   /**
@@ -86,15 +90,17 @@ export class OpenAiFace {
   }
 
   async #answerOrError(request: FaceRequest, requestId: string): Promise<Omit<FaceAnswer, 'requestId'>> {
-    const { method, path, signal } = request
+    const { method, paths, signal } = request
+    const { basePath } = this.#parts.live.settings
     try {
+      const path = endpointOf(paths, basePath)
+      if (path === undefined) return errorOf(notFound(paths.at(-1) as string, basePath))
       if (inferencePaths.has(path)) {
         if (method !== 'POST') return errorOf(methodNotAllowed(method, 'POST'))
         return await this.#infer(path as InferencePath, request, requestId)
       }
-      if (path !== modelsPath && !path.startsWith(`${modelsPath}/`)) return errorOf(notFound(path))
       if (method !== 'GET' && method !== 'HEAD') return errorOf(methodNotAllowed(method, 'GET, HEAD'))
-      const answer = this.#modelsAt(path)
+      const answer = this.#modelsAt(path) ?? errorOf(notFound(paths.at(-1) as string, basePath))
       return method === 'HEAD' ? { ...answer, body: nothing } : answer
     } catch (error) {
       if (signal.aborted) throw error
@@ -109,7 +115,8 @@ export class OpenAiFace {
     { headers, readBody, signal }: FaceRequest,
     requestId: string,
   ): Promise<Omit<FaceAnswer, 'requestId'>> {
-    const { bodyBytesMax, dispatch } = this.#parts
+    const { dispatch, live } = this.#parts
+    const { bodyBytesMax } = live.settings
     if (Number(headers['content-length'] ?? 0) > bodyBytesMax) throw new BodyTooLargeError(bodyBytesMax)
     const rawBody = await readBody(bodyBytesMax)
     const body = parseBody(rawBody)
@@ -145,14 +152,27 @@ export class OpenAiFace {
     }
   }
 
-  #modelsAt(path: string): Omit<FaceAnswer, 'requestId'> {
+  /** @returns undefined where there is no such model */
+  #modelsAt(path: string): Omit<FaceAnswer, 'requestId'> | undefined {
     const created = Math.floor(Date.now() / 1000)
     const models = this.#parts.models().map((id) => ({ id, object: 'model', created, owned_by: 'infera' }))
     if (path === modelsPath) return jsonOf(200, { object: 'list', data: models })
     const wanted = decodedTail(path)
     const model = models.find(({ id }) => id === wanted)
-    return model ? jsonOf(200, model) : errorOf(notFound(path))
+    return model && jsonOf(200, model)
   }
+}
+
+/** What is asked for, by its path under `/v1`; undefined when that is nothing of ours. */
+function endpointOf(paths: readonly string[], basePath: string): string | undefined {
+  for (const path of paths) {
+    if (!path.startsWith(basePath)) continue
+    const endpoint = `/v1${path.slice(basePath.length)}`
+    const isOurs =
+      inferencePaths.has(endpoint) || endpoint === modelsPath || endpoint.startsWith(`${modelsPath}/`)
+    if (isOurs) return endpoint
+  }
+  return undefined
 }
 
 /**

@@ -13,6 +13,7 @@ import {
 import { encode } from '@msgpack/msgpack'
 import { describe, expect, test } from 'vitest'
 import { PrefixIndex } from '../cache/prefix-index.js'
+import type { FleetEvent } from '../router-events.js'
 import { FleetView } from './fleet-view.js'
 
 const blockSizeTokens = 4
@@ -147,17 +148,28 @@ function makeView(discovery: Discovery, { cacheBlocksMax = 1000 } = {}) {
   const kvEvents = new FakeKvEvents()
   const index = new PrefixIndex({ blocksMax: 1000 })
   const forgotten: string[] = []
+  const events: FleetEvent[] = []
   const warnings: string[] = []
   const view = new FleetView({
     discovery,
     kvEvents: [kvEvents],
     index,
-    cacheBlocksMax,
+    live: { settings: { cacheBlocksMax } },
     backoff: { minMs: 100, maxMs: 5000, clock, random: seededRandom(1) },
     logger: { ...silentLogger, warn: (_, message) => warnings.push(message) },
     onForgotten: (routeKey) => forgotten.push(routeKey),
+    onEvent: (event) => events.push(event),
   })
-  return { view, clock, kvEvents, index, forgotten, warnings, [Symbol.asyncDispose]: () => view.close() }
+  return {
+    view,
+    clock,
+    kvEvents,
+    index,
+    forgotten,
+    events,
+    warnings,
+    [Symbol.asyncDispose]: () => view.close(),
+  }
 }
 
 async function settled(): Promise<void> {
@@ -231,6 +243,12 @@ describe('who is in the fleet', () => {
     expect(idsOf(fleet.view)).toEqual(['a', 'c', 'd'])
     expect(fleet.forgotten).toEqual(['b'])
     expect(fleet.kvEvents.subscriptions.map(({ workerId }) => workerId)).toEqual(['a', 'b', 'c', 'd'])
+    fleet.events.splice(0, 3)
+    // Of those that it names as they were, nothing is told.
+    expect(fleet.events).toEqual([
+      { type: 'workerLeft', workerId: 'b', reason: 'unlisted' },
+      { type: 'workerJoined', workerId: 'd', record: record('d'), cacheState: 'waiting' },
+    ])
   })
 
   test.each(['throws', 'ends'])('a watch that %s is opened again, and known workers stay', async (how) => {

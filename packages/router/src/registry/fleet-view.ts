@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type {
   Discovery,
   FleetChange,
@@ -9,6 +10,8 @@ import type {
 } from '@infera/fleet'
 import { type KvEventCounts, zeroEventCounts } from '../cache/event-counters.js'
 import type { PrefixIndex } from '../cache/prefix-index.js'
+import type { SettingsSource } from '../live-options.js'
+import type { FleetEvent, WorkerLeftReason } from '../router-events.js'
 import { Backoff, type BackoffOptions } from './backoff.js'
 import { FleetWorker } from './fleet-worker.js'
 
@@ -16,11 +19,13 @@ export interface FleetViewOptions {
   readonly discovery: Discovery
   readonly kvEvents: readonly KvEventTransport[]
   readonly index: PrefixIndex
-  readonly cacheBlocksMax: number
+  readonly live: SettingsSource<'cacheBlocksMax'>
   readonly backoff: BackoffOptions
   readonly logger: Logger
   /** A target left, or is a new process under an old name: what was remembered of it is void. */
   readonly onForgotten: (routeKey: string) => void
+  /** Called as things happen, while this view may be half-way through a change. */
+  readonly onEvent: (event: FleetEvent) => void
 }
 
 const noWorkers: readonly FleetWorker[] = []
@@ -85,7 +90,7 @@ export class FleetView {
   async close(): Promise<void> {
     this.#stopping.abort()
     await this.#watching
-    for (const workerId of [...this.#workers.keys()]) this.#remove(workerId)
+    for (const workerId of [...this.#workers.keys()]) this.#remove(workerId, 'closed')
     this.#servers.clear()
     await Promise.all(this.#closing)
   }
@@ -120,12 +125,12 @@ export class FleetView {
   #apply(change: FleetChange): void {
     if (change.type === 'entryPut') this.#put(change.entry)
     else if (change.type === 'entryRemoved') {
-      if (change.kind === 'worker') this.#remove(change.id)
+      if (change.kind === 'worker') this.#remove(change.id, change.reason)
       else this.#servers.delete(change.id)
     } else {
       const named = new Set(change.entries.map((entry) => `${entry.kind} ${idOf(entry)}`))
       for (const workerId of [...this.#workers.keys()])
-        if (!named.has(`worker ${workerId}`)) this.#remove(workerId)
+        if (!named.has(`worker ${workerId}`)) this.#remove(workerId, 'unlisted')
       for (const serverId of [...this.#servers.keys()]) {
         if (!named.has(`server ${serverId}`)) this.#servers.delete(serverId)
       }
@@ -141,17 +146,30 @@ export class FleetView {
   #putWorker(record: WorkerRecord): void {
     const known = this.#workers.get(record.worker_id)
     this.#byModel = undefined
+    const { onEvent } = this.#options
+    const workerId = record.worker_id
     if (known?.isSameCache(record)) {
+      const previous = known.record
       known.update(record)
+      if (isDeepStrictEqual(previous, record)) return // a snapshot names those that did not change as well
+      onEvent({ type: 'workerChanged', workerId, record, previous })
       return
     }
-    if (known) this.#forget(known)
+    if (known) {
+      this.#forget(known)
+      onEvent({ type: 'workerLeft', workerId, reason: 'replaced' })
+    }
     // Setting a known key keeps its place, so a worker that comes back keeps its turn.
-    const worker = new FleetWorker(record, { ...this.#options, counts: this.#counts })
-    this.#workers.set(record.worker_id, worker)
+    const worker = new FleetWorker(record, {
+      ...this.#options,
+      counts: this.#counts,
+      onCacheState: (state, previous) => onEvent({ type: 'cacheViewChanged', workerId, state, previous }),
+    })
+    this.#workers.set(workerId, worker)
+    onEvent({ type: 'workerJoined', workerId, record, cacheState: worker.cacheState })
     this.#options.logger.info(
       {
-        workerId: record.worker_id,
+        workerId,
         model: record.model_name,
         role: record.disagg_mode,
         cache: worker.cacheState,
@@ -160,13 +178,16 @@ export class FleetView {
     )
   }
 
-  #remove(workerId: string): void {
+  /** @param reason `closed`: it is this view that ends, and nobody left */
+  #remove(workerId: string, reason: WorkerLeftReason | 'closed'): void {
     const worker = this.#workers.get(workerId)
     if (!worker) return
     this.#workers.delete(workerId)
     this.#byModel = undefined
     this.#forget(worker)
-    this.#options.logger.info({ workerId }, 'a worker left')
+    if (reason === 'closed') return
+    this.#options.onEvent({ type: 'workerLeft', workerId, reason })
+    this.#options.logger.info({ workerId, reason }, 'a worker left')
   }
 
   #forget(worker: FleetWorker): void {

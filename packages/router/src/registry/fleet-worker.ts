@@ -2,6 +2,7 @@ import { expandTargets, type KvEventTransport, type Logger, type WorkerRecord } 
 import { CacheView } from '../cache/cache-view.js'
 import type { KvEventCounts } from '../cache/event-counters.js'
 import type { PrefixIndex } from '../cache/prefix-index.js'
+import type { SettingsSource } from '../live-options.js'
 import type { PlaceableTarget, PlaceableWorker } from '../scheduling/placer.js'
 import type { BackoffOptions } from './backoff.js'
 import { type CacheState, KvFollower } from './kv-follower.js'
@@ -10,9 +11,11 @@ export interface FleetWorkerOptions {
   readonly index: PrefixIndex
   readonly kvEvents: readonly KvEventTransport[]
   readonly counts: KvEventCounts
-  readonly cacheBlocksMax: number
+  readonly live: SettingsSource<'cacheBlocksMax'>
   readonly backoff: BackoffOptions
   readonly logger: Logger
+  /** What is known of its cache is of another kind now; told until it is closed. */
+  readonly onCacheState: (state: CacheState, previous: CacheState) => void
 }
 
 /** One worker as the router knows it: its record, its targets, and what they hold. */
@@ -35,7 +38,9 @@ export class FleetWorker implements PlaceableWorker {
       const view = new CacheView({
         index: options.index,
         blockSizeTokens,
-        engineHashesMax: options.cacheBlocksMax,
+        get engineHashesMax() {
+          return options.live.settings.cacheBlocksMax
+        },
         counts: options.counts,
         logger: options.logger,
         workerId: record.worker_id,
@@ -47,7 +52,13 @@ export class FleetWorker implements PlaceableWorker {
       return { target, view }
     })
     if (!isFollowed) return
-    this.#follower = new KvFollower({ ...options, record, transport, views: this.#views })
+    this.#follower = new KvFollower({
+      ...options,
+      record,
+      transport,
+      views: this.#views,
+      onState: options.onCacheState,
+    })
   }
 
   get record(): WorkerRecord {

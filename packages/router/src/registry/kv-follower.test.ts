@@ -3,18 +3,20 @@ import { describe, expect, test } from 'vitest'
 import { CacheView } from '../cache/cache-view.js'
 import { zeroEventCounts } from '../cache/event-counters.js'
 import { PrefixIndex } from '../cache/prefix-index.js'
+import { chainBlockHashes } from '../prompt/block-hash.js'
 import { until } from '../testing/router-rig.js'
-import { ScriptedKvEvents, storedText } from '../testing/scripted-kv-events.js'
+import { payloadOf, ScriptedKvEvents, storedText } from '../testing/scripted-kv-events.js'
 import { KvFollower } from './kv-follower.js'
 
-function rig(ranks: readonly number[] = [0]) {
-  const index = new PrefixIndex({ blocksMax: 10_000 })
+function rig(ranks: readonly number[] = [0], blocksMax = 10_000) {
+  const index = new PrefixIndex({ blocksMax })
   const counts = zeroEventCounts()
   const clock = new VirtualClock()
   const kvEvents = new ScriptedKvEvents()
   const warnings: string[] = []
+  const states: string[] = []
   const viewOf = (rank: number) =>
-    new CacheView({ index, blockSizeTokens: 4, engineHashesMax: 10_000, counts, workerId: 'a', rank })
+    new CacheView({ index, blockSizeTokens: 4, engineHashesMax: blocksMax, counts, workerId: 'a', rank })
   const views = new Map(ranks.map((rank) => [rank, viewOf(rank)]))
   const follower = new KvFollower({
     record: parseWorkerRecord({ worker_id: 'a', url: 'link://a', model_name: 'm', kv_block_size: 4 }),
@@ -23,9 +25,10 @@ function rig(ranks: readonly number[] = [0]) {
     counts,
     backoff: { minMs: 100, maxMs: 5_000, clock, random: seededRandom(1) },
     logger: { ...silentLogger, warn: (_, message) => warnings.push(message) },
+    onState: (state) => states.push(state),
   })
   const blocks = (rank = 0) => views.get(rank)?.blockCount
-  return { follower, counts, clock, kvEvents, warnings, blocks }
+  return { follower, counts, clock, kvEvents, warnings, states, index, views, blocks }
 }
 
 const abcd = storedText('abcd', 4, 1)
@@ -137,4 +140,103 @@ describe('following the events of a worker', () => {
     await pausing.follower.stop()
     expect(pausing.clock.pendingTimers).toBe(0)
   })
+})
+
+/** One event of 1024 blocks of 4 tokens, all different from those of other numbers. Some 27 kB. */
+function bigEvent(number: number): unknown {
+  const tokens = Array.from({ length: 4096 }, (_, index) => 1_000_000 * number + index)
+  return {
+    type: 'BlockStored',
+    block_hashes: Array.from({ length: 1024 }, (_, index) => 1_000_000 * number + index),
+    parent_block_hash: null,
+    token_ids: tokens,
+    block_size: 4,
+    lora_id: null,
+  }
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+describe('a snapshot that is long', () => {
+  const events = Array.from({ length: 60 }, (_, number) => bigEvent(number + 1))
+  const whole = 60 * 1024
+  const forms = [
+    ['in one payload', [payloadOf(events)]],
+    ['in many payloads', events.map((event) => payloadOf([event]))],
+  ] as const
+
+  test.each(forms)('%s lets the event loop turn on the way, and is there in the end', async (_, payloads) => {
+    const { follower, kvEvents, blocks, states } = rig([0], 1_000_000)
+    kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 3, payloads })
+    kvEvents.of('a').batch(4, [abcd])
+    const seen: number[] = []
+    for (let before = -1; before !== whole + 1; await turn()) {
+      before = blocks() as number
+      if (before !== seen.at(-1)) seen.push(before)
+    }
+    // A slice is 256 KiB, and ends with an event.
+    const parts = seen.slice(1).map((count, index) => count - (seen[index] as number))
+    expect(Math.max(...parts)).toBeLessThanOrEqual(16 * 1024)
+    expect(seen.length).toBeGreaterThan(4)
+    expect(seen.length).toBeLessThan(16)
+    expect(parts.every((part) => part > 0)).toBe(true)
+    expect(seen.at(-1)).toBe(whole + 1)
+    expect(states).toEqual(['live'])
+    await follower.stop()
+  })
+
+  test('shows the part that is applied and nothing of what it replaces, and is waiting until it is whole', async () => {
+    const { follower, kvEvents, blocks, states, views } = rig([0], 1_000_000)
+    const hasOld = () =>
+      views.get(0)?.has(chainBlockHashes(Uint32Array.from(Buffer.from('wxyz')), 4)[0] as bigint)
+    kvEvents.of('a').snapshot(0, [wxyz])
+    await until(() => hasOld() === true)
+    kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 9, payloads: [payloadOf(events)] })
+    await until(() => (blocks() as number) > 1)
+    expect(blocks()).toBeLessThan(whole)
+    expect([hasOld(), follower.state]).toEqual([false, 'waiting'])
+    await until(() => follower.state === 'live')
+    expect([blocks(), hasOld()]).toEqual([whole, false])
+    expect(states).toEqual(['live', 'waiting', 'live'])
+    await follower.stop()
+  })
+
+  test.each(forms)('%s is dropped where it stands when the worker is replaced', async (_, payloads) => {
+    const { follower, kvEvents, blocks, counts, index, views, states } = rig([0], 1_000_000)
+    kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 0, payloads })
+    await until(() => (blocks() as number) > 0)
+    const options = { index, blockSizeTokens: 4, engineHashesMax: 1_000_000, counts, workerId: 'a', rank: 0 }
+    const old = views.get(0) as CacheView
+    old.close()
+    const successor = new CacheView(options)
+    expect(successor.target).toBe(old.target) // so what is applied to the old one would show in the new one
+    await follower.stop()
+    for (let turns = 0; turns < 20; turns++) await turn()
+    expect([successor.blockCount, states]).toEqual([0, []])
+    expect(kvEvents.of('a').isLeft).toBe(true)
+  })
+
+  test('of a worker does not hold up the events of another', async () => {
+    const slow = rig([0], 1_000_000)
+    const quick = rig()
+    slow.kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 0, payloads: [payloadOf(events)] })
+    await until(() => (slow.blocks() as number) > 0)
+    quick.kvEvents.of('a').snapshot(0, [abcd])
+    await until(() => quick.blocks() === 1)
+    expect(slow.blocks()).toBeLessThan(whole)
+    await slow.follower.stop()
+    await quick.follower.stop()
+  })
+})
+
+test('batches that wait in line let the event loop turn as well', async () => {
+  const { follower, kvEvents, blocks } = rig([0], 1_000_000)
+  kvEvents.of('a').snapshot(-1, [])
+  await turn()
+  for (let sequence = 0; sequence < 60; sequence++) kvEvents.of('a').batch(sequence, [bigEvent(sequence + 1)])
+  await turn()
+  expect(blocks()).toBeGreaterThan(0)
+  expect(blocks()).toBeLessThan(60 * 1024)
+  await until(() => blocks() === 60 * 1024)
+  await follower.stop()
 })

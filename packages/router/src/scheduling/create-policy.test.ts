@@ -5,8 +5,9 @@ import { noHints, workers } from '../testing/policy-rig.js'
 import { createPolicy } from './create-policy.js'
 import type { PolicyQuestion, Role } from './policy.js'
 
-const settingsOf = (weights: Partial<RouterSettings> = {}) =>
-  ({ overlapWeight: 1, ...weights }) as RouterSettings
+const settingsOf = (weights: Partial<RouterSettings> = {}) => ({
+  settings: { overlapWeight: 1, ...weights } as RouterSettings,
+})
 
 const questionOf = (role: Role): PolicyQuestion => ({
   model: 'm',

@@ -15,6 +15,7 @@ export class KvAwarePolicy implements RoutingPolicy {
   readonly #recent = new RecentLoad()
   readonly #images = new ImageAffinity()
 
+  /** @param weights read for each decision */
   constructor(weights: OverlapWeights) {
     this.#weights = weights
   }

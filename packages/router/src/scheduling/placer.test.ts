@@ -50,7 +50,7 @@ async function rigOf(
     workersOf: (model) => fleet.filter(({ record }) => record.model_name === model),
     index,
     ledger,
-    policy,
+    policy: () => policy,
     transportKinds: new Set(['http']),
     random: seededRandom(1),
   })

@@ -37,7 +37,8 @@ export interface PlacerOptions<W extends PlaceableWorker> {
   readonly workersOf: (model: string) => readonly W[]
   readonly index: PrefixIndex
   readonly ledger: LoadLedger
-  readonly policy: RoutingPolicy
+  /** The policy that decides now; asked once for each placement. */
+  readonly policy: () => RoutingPolicy
   readonly transportKinds: ReadonlySet<string>
   readonly random: Random
 }
@@ -60,13 +61,14 @@ export class Placer<W extends PlaceableWorker> {
     request: PreparedRequest,
     { tried, isExplained = false }: { tried: ReadonlySet<string>; isExplained?: boolean },
   ): Plan<W> | { readonly skipped: readonly SkippedWorker[] } {
-    const { workersOf, policy, random, transportKinds } = this.#options
+    const { workersOf, random, transportKinds } = this.#options
+    const policy = this.#options.policy()
     const filter = { role: request.role, tried, transportKinds }
     const { eligible, skipped } = eligibleWorkers(workersOf(request.model), filter)
     const options = eligible.flatMap((worker) => worker.targets.map((target) => ({ worker, ...target })))
     if (options.length === 0) return { skipped }
 
-    const unneeded = isExplained ? undefined : this.#whyUnneeded(request, options.length)
+    const unneeded = isExplained ? undefined : whyUnneeded(policy, request, options.length)
     const seen = unneeded === undefined ? this.#look(request, options) : undefined
     const question: PolicyQuestion = {
       model: request.model,
@@ -89,12 +91,6 @@ export class Placer<W extends PlaceableWorker> {
       blocks: seen?.found[choice.index]?.hashes ?? noHashes,
       commit: () => policy.commit?.(question, choice),
     }
-  }
-
-  #whyUnneeded(request: PreparedRequest, candidateCount: number): NoLocalityReason | undefined {
-    if (!this.#options.policy.usesCache) return 'policy'
-    // A lone candidate is not chosen. Its prompts are looked at all the same until one went well.
-    return candidateCount === 1 && request.prompts.isProven ? 'single-candidate' : undefined
   }
 
   #candidate(target: RouteTarget, found: Found | undefined): Candidate {
@@ -144,6 +140,16 @@ export class Placer<W extends PlaceableWorker> {
 interface Found {
   readonly hashes: BigUint64Array
   readonly overlapBlocks: number
+}
+
+function whyUnneeded(
+  policy: RoutingPolicy,
+  request: PreparedRequest,
+  candidateCount: number,
+): NoLocalityReason | undefined {
+  if (!policy.usesCache) return 'policy'
+  // A lone candidate is not chosen. Its prompts are looked at all the same until one went well.
+  return candidateCount === 1 && request.prompts.isProven ? 'single-candidate' : undefined
 }
 
 function whyBlind(

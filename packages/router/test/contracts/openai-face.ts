@@ -28,8 +28,15 @@ function streamed(chunks: readonly (string | Uint8Array)[]): RequestInit {
   return { method: 'POST', body, duplex: 'half' }
 }
 
-/** What every way to a router's OpenAI face keeps to. */
-export function openAiFaceContract(name: string, open: (router: Router) => Promise<FaceClient>): void {
+/**
+ * What every way to a router's OpenAI face keeps to.
+ * @param options.checksUrls something before the router answers malformed URLs
+ */
+export function openAiFaceContract(
+  name: string,
+  open: (router: Router) => Promise<FaceClient>,
+  { checksUrls = false }: { readonly checksUrls?: boolean } = {},
+): void {
   const post = (body: unknown = chatBody(), more: RequestInit = {}): RequestInit => ({
     method: 'POST',
     body: typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
@@ -59,6 +66,44 @@ export function openAiFaceContract(name: string, open: (router: Router) => Promi
       expect(response.status).toBe(200)
       expect(Number(response.headers.get('content-length'))).toBeGreaterThan(50)
       expect(await response.text()).toBe('')
+    })
+  })
+
+  describe(`${name}: beneath another base path`, () => {
+    test('everything is found there, workers are asked as ever, and nothing is where it was', async () => {
+      await using fleet = await startFleet({ basePath: '/llm/v1' })
+      await using client = await open(fleet.router)
+      fleet.transport.script('*', () => json({ ok: true }))
+      expect(await (await client.call('/llm/v1/models')).json()).toMatchObject({ object: 'list' })
+      expect(await (await client.call(`/llm/v1/models/${modelName}`)).json()).toMatchObject({ id: modelName })
+      expect(await (await client.call('/llm/v1/chat/completions?a=1', post())).json()).toEqual({ ok: true })
+      expect(fleet.transport.calls[0]?.request.path).toBe(chatPath)
+      expect((await client.call('/llm/v1/chat/completions')).status).toBe(405)
+      for (const path of [chatPath, '/llm/v1', '/llm/v1x/models', '/llm/models', '/LLM/v1/models']) {
+        const response = await client.call(path, post())
+        expect([path, response.status]).toEqual([path, 404])
+        expect((await errorOf(response)).message).toBe(
+          `there is no ${path}; inference is at /llm/v1/chat/completions and /llm/v1/completions`,
+        )
+      }
+      expectIdle(fleet.router)
+    })
+
+    test('which may be none', async () => {
+      await using fleet = await startFleet({ basePath: '' })
+      await using client = await open(fleet.router)
+      fleet.transport.script('*', () => json({ ok: true }))
+      expect(await (await client.call('/models')).json()).toMatchObject({ object: 'list' })
+      expect((await client.call('/chat/completions', post())).status).toBe(200)
+      expect(fleet.transport.calls[0]?.request.path).toBe(chatPath)
+    })
+
+    test('which may change', async () => {
+      await using fleet = await startFleet()
+      await using client = await open(fleet.router)
+      fleet.router.update({ basePath: '/new' })
+      expect((await client.call('/v1/models')).status).toBe(404)
+      expect((await client.call('/new/models')).status).toBe(200)
     })
   })
 
@@ -250,22 +295,26 @@ export function openAiFaceContract(name: string, open: (router: Router) => Promi
       expectIdle(fleet.router)
     })
 
-    test.each([
+    const unanswerable: [string, string, number, string, string | null][] = [
       ['POST', '/v1/embeddings', 404, 'not_found', null],
       ['GET', '/', 404, 'not_found', null],
       ['GET', '/v1/models/other', 404, 'not_found', null],
       ['GET', '/v1/models/%E0%A4', 404, 'not_found', null],
       ['GET', chatPath, 405, 'method_not_allowed', 'POST'],
       ['DELETE', '/v1/models', 405, 'method_not_allowed', 'GET, HEAD'],
-    ])('%s %s is a %i', async (method, path, status, code, allow) => {
-      await using fleet = await startFleet()
-      await using client = await open(fleet.router)
-      const response = await client.call(path, { method })
-      expect(response.status).toBe(status)
-      expect(response.headers.get('allow')).toBe(allow)
-      expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{32}$/)
-      expect(await errorOf(response)).toMatchObject({ type: 'invalid_request_error', code })
-    })
+    ]
+    test.each(unanswerable.filter(([, path]) => !(checksUrls && path.includes('%E0'))))(
+      '%s %s is a %i',
+      async (method, path, status, code, allow) => {
+        await using fleet = await startFleet()
+        await using client = await open(fleet.router)
+        const response = await client.call(path, { method })
+        expect(response.status).toBe(status)
+        expect(response.headers.get('allow')).toBe(allow)
+        expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f]{32}$/)
+        expect(await errorOf(response)).toMatchObject({ type: 'invalid_request_error', code })
+      },
+    )
 
     test('a model that nobody serves is a 404, one that nobody can take now a 503 with Retry-After', async () => {
       await using fleet = await startFleet({}, [workerRecord('a', { status: 'draining' })])

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { ServerError } from '../errors.js'
 import { logLevels } from '../logging.js'
 import { version } from '../version.js'
+import { collectUrls, joinTokenOptions } from './join-flags.js'
 import { runServer } from './server-command.js'
 import { runUp } from './up-command.js'
 import { runWorkerSim } from './worker-sim-command.js'
@@ -71,6 +72,10 @@ function serverCommand(): Command {
 Examples:
   infera server --model qwen3=/models/Qwen3-8B
   infera server --worker llama=http://127.0.0.1:9000 --policy least-loaded
+  infera server --host 0.0.0.0 --join-token-file /run/secrets/join-token --tls-cert server.pem --tls-key server.key
+
+To change the join token: add the new one to the file of every server, put it in those of the workers, then take the old
+one away. Workers that still bring that one are cut off and come back with the new one.
 
 Workers on other machines reach the server only if it listens wider, as in --host 0.0.0.0; give a join token then.`,
     )
@@ -80,7 +85,13 @@ Workers on other machines reach the server only if it listens wider, as in --hos
 function workerCommand(): Command {
   const sim = new Command('sim')
     .description('Run one simulated engine: join it to one or more servers, or let it serve HTTP by itself.')
-    .option('--join <url>', 'a server to join, as in ws://127.0.0.1:8000; repeatable', collect, [])
+    .option(
+      '--join <urls>',
+      'servers to join, as in ws://127.0.0.1:8000, with commas between them; repeatable; a host name stands for all its addresses',
+      collectUrls,
+      [],
+    )
+    .option('--join-ca <file>', 'PEM file of the authority that signed the certificates of wss servers')
     .option(
       '--port <number>',
       'serve the OpenAI API here instead of joining; 0 picks a free port',
@@ -102,13 +113,22 @@ function workerCommand(): Command {
       wholeNumber(0, 86_400_000),
       30_000,
     )
-    .addOption(joinTokenOption())
     .addOption(logLevelOption())
+    .addHelpText(
+      'after',
+      `
+Examples:
+  infera worker sim --join ws://10.0.0.1:8000,ws://10.0.0.2:8000
+  infera worker sim --join ws://infera-servers:8000 --join-token-file /run/secrets/join-token
+  infera worker sim --join wss://infera.example:8000 --join-ca ca.pem`,
+    )
     .action((flags) => runWorkerSim(flags))
+  for (const option of joinTokenOptions()) sim.addOption(option)
   return new Command('worker').description('Run one worker.').addCommand(sim)
 }
 
 function withServerOptions(command: Command): Command {
+  for (const option of joinTokenOptions()) command.addOption(option)
   return command
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <number>', 'port to listen on; 0 picks a free one', wholeNumber(0, 65_535), 8000)
@@ -147,15 +167,9 @@ function withServerOptions(command: Command): Command {
       wholeNumber(0, 86_400_000),
       30_000,
     )
-    .addOption(joinTokenOption())
+    .option('--tls-cert <file>', 'PEM file of a certificate: serve HTTPS to clients and wss to workers')
+    .option('--tls-key <file>', 'PEM file of its key')
     .addOption(logLevelOption())
-}
-
-function joinTokenOption(): Option {
-  return new Option(
-    '--join-token <token>',
-    'bearer token between workers and server; better given in the environment',
-  ).env('INFERA_JOIN_TOKEN')
 }
 
 function logLevelOption(): Option {

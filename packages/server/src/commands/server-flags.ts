@@ -1,9 +1,11 @@
+import type { Logger } from '@infera/fleet'
 import { ServerError } from '../errors.js'
 import type { LogLevel } from '../logging.js'
 import type { InferaServerOptions } from '../options.js'
+import { type JoinTokenFlags, readPem, tokenFileOf } from './join-flags.js'
 
 /** What `infera server` and `infera up` have in common, as commander gives it. */
-export interface ServerFlags {
+export interface ServerFlags extends JoinTokenFlags {
   readonly host: string
   readonly port: number
   readonly policy: 'kv-aware' | 'round-robin' | 'least-loaded'
@@ -13,12 +15,15 @@ export interface ServerFlags {
   readonly maxBodyBytes: number
   readonly requestMaxRetries: number
   readonly shutdownGrace: number
-  readonly joinToken?: string
+  readonly tlsCert?: string
+  readonly tlsKey?: string
   readonly logLevel: LogLevel
 }
 
 /** @throws ServerError `INFERA_SERVER_OPTIONS` naming the flag and what it wants */
-export function serverOptions(flags: ServerFlags): InferaServerOptions {
+export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerOptions {
+  const joinToken = tokenFileOf(flags, logger)?.all ?? flags.joinToken
+  const tls = tlsOf(flags)
   return {
     host: flags.host,
     port: flags.port,
@@ -35,8 +40,17 @@ export function serverOptions(flags: ServerFlags): InferaServerOptions {
       const [model, url] = pair('--worker', text, 'model=url')
       return { model, url }
     }),
-    ...(flags.joinToken === undefined ? {} : { joinToken: flags.joinToken }),
+    ...(joinToken === undefined ? {} : { joinToken }),
+    ...(tls === undefined ? {} : { tls }),
   }
+}
+
+function tlsOf({ tlsCert, tlsKey }: ServerFlags): InferaServerOptions['tls'] {
+  if (tlsCert === undefined && tlsKey === undefined) return undefined
+  if (tlsCert === undefined || tlsKey === undefined) {
+    throw new ServerError('INFERA_SERVER_OPTIONS', 'give --tls-cert and --tls-key together, or neither')
+  }
+  return { cert: readPem('--tls-cert', tlsCert), key: readPem('--tls-key', tlsKey) }
 }
 
 function pair(flag: string, text: string, form: string): [string, string] {

@@ -17,9 +17,14 @@ export async function runUp(flags: UpFlags): Promise<void> {
   const shutdown = watchShutdown()
   const fleet = new Fleet(
     {
-      server: serverOptions(flags),
+      server: serverOptions(flags, logger),
       workers: flags.workers,
-      worker: { timeScale: flags.timeScale, kvBlocks: flags.kvBlocks, drainTimeoutMs: flags.shutdownGrace },
+      worker: {
+        timeScale: flags.timeScale,
+        kvBlocks: flags.kvBlocks,
+        drainTimeoutMs: flags.shutdownGrace,
+        ...(flags.joinTokenFile === undefined ? {} : { joinTokenFile: flags.joinTokenFile }),
+      },
     },
     { logger },
   )
@@ -38,7 +43,7 @@ function banner(url: string, model: string, workers: number): string {
   return `Infera is up: ${workers} simulated workers behind ${url}
 
 Try it:
-  curl ${url}/v1/chat/completions -H 'content-type: application/json' \\
+  curl ${url}/v1/chat/completions${url.startsWith('https:') ? ' --cacert <file>' : ''} -H 'content-type: application/json' \\
     -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
 
 Look around:

@@ -3,9 +3,10 @@ import { loadPromptModel } from '@infera/router/prompt'
 import { SimEngine, type SimEngineOptions, SimHttpServer, simModelFolder, startSimWorker } from '@infera/sim'
 import { ServerError } from '../errors.js'
 import { createLogger, type LogLevel } from '../logging.js'
+import { type JoinTokenFlags, readPem, tokenFileOf } from './join-flags.js'
 import { type Shutdown, watchShutdown } from './shutdown.js'
 
-export interface WorkerSimFlags {
+export interface WorkerSimFlags extends JoinTokenFlags {
   readonly join: readonly string[]
   readonly port?: number
   readonly host: string
@@ -16,7 +17,7 @@ export interface WorkerSimFlags {
   readonly blockSize: number
   readonly timeScale: number
   readonly drainTimeout: number
-  readonly joinToken?: string
+  readonly joinCa?: string
   readonly logLevel: LogLevel
 }
 
@@ -46,13 +47,16 @@ export async function runWorkerSim(flags: WorkerSimFlags): Promise<void> {
 }
 
 async function serveByLink(flags: WorkerSimFlags, shutdown: Shutdown, logger: Logger): Promise<void> {
+  const token = tokenFileOf(flags, logger)?.first ?? flags.joinToken
+  const tls = flags.joinCa === undefined ? undefined : { ca: readPem('--join-ca', flags.joinCa) }
   const worker = await startSimWorker({
     join: [...flags.join],
     model: flags.model,
     modelFolder: flags.modelFolder ?? simModelFolder,
     engine: engineOptions(flags),
     drainTimeoutMs: flags.drainTimeout,
-    ...(flags.joinToken === undefined ? {} : { token: flags.joinToken }),
+    ...(token === undefined ? {} : { token }),
+    ...(tls === undefined ? {} : { tls }),
     logger,
   })
   // Once every server let it in there is nothing more to learn from `joined`.

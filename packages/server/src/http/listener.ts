@@ -5,6 +5,7 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Clock } from '@infera/fleet'
 import { ServerError } from '../errors.js'
@@ -13,25 +14,40 @@ import { ServerError } from '../errors.js'
 const keepAliveTimeoutMs = 75_000
 /** Time a client has for its request head. */
 const headersTimeoutMs = 60_000
+/** Time a client has for the TLS handshake; only a client that shows nothing takes long. */
+const handshakeTimeoutMs = 10_000
+
+/** Certificate and key, PEM. */
+export interface TlsIdentity {
+  readonly cert: string
+  readonly key: string
+}
 
 /**
- * An HTTP listener that can be ended well: node's own `close` also waits for connections that never sent a request, and for
+ * An HTTP or HTTPS listener that can be ended well: node's own `close` also waits for connections that never sent a request, and for
  * those that were upgraded, however long they stay.
  */
 export class HttpListener {
-  readonly server: Server
+  readonly server: Server | TlsServer
   readonly #clock: Clock
+  readonly #scheme: 'http' | 'https'
   /** Every open connection with the number of its requests that are not answered; upgraded ones are not in it. */
   readonly #connections = new Map<Socket, number>()
   readonly #upgraded = new Set<Socket>()
+  /** With TLS: what the connections run over, from before their handshake. */
+  readonly #underTls = new Set<Socket>()
   #isDraining = false
   #onIdle: () => void = () => {}
 
-  constructor(onRequest: RequestListener, clock: Clock) {
+  /** @throws ServerError `INFERA_SERVER_OPTIONS` when certificate and key cannot be used */
+  constructor(onRequest: RequestListener, clock: Clock, tls?: TlsIdentity) {
     this.#clock = clock
-    this.server = createServer({ keepAliveTimeout: keepAliveTimeoutMs, headersTimeout: headersTimeoutMs })
+    this.#scheme = tls ? 'https' : 'http'
+    const timeouts = { keepAliveTimeout: keepAliveTimeoutMs, headersTimeout: headersTimeoutMs }
+    this.server = tls ? tlsServer(tls, timeouts) : createServer(timeouts)
     this.server.requestTimeout = 0 // a 128 MiB body over a slow line takes as long as it takes
-    this.server.on('connection', (socket: Socket) => this.#onConnection(socket))
+    if (tls) this.server.on('connection', (socket: Socket) => this.#onRawConnection(socket))
+    this.server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => this.#onConnection(socket))
     this.server.on('request', (req: IncomingMessage, res: ServerResponse) => this.#onRequest(req, res))
     this.server.on('request', onRequest)
     this.server.on('upgrade', ({ socket }: IncomingMessage) => this.#onUpgrade(socket))
@@ -47,7 +63,7 @@ export class HttpListener {
       this.server.once('error', onError)
       this.server.listen(port, host, () => {
         this.server.removeListener('error', onError)
-        resolve(baseUrl(this.server.address() as AddressInfo))
+        resolve(baseUrl(this.#scheme, this.server.address() as AddressInfo))
       })
     })
   }
@@ -74,11 +90,21 @@ export class HttpListener {
       if (this.server.listening) this.server.close(() => resolve())
       else resolve()
     })
-    for (const socket of [...this.#connections.keys(), ...this.#upgraded]) socket.destroy()
+    for (const socket of [...this.#connections.keys(), ...this.#upgraded, ...this.#underTls]) socket.destroy()
     await closed
   }
 
+  #onRawConnection(socket: Socket): void {
+    this.#underTls.add(socket)
+    socket.once('close', () => this.#underTls.delete(socket))
+  }
+
   #onConnection(socket: Socket): void {
+    if (this.#isDraining) {
+      // Its TLS handshake was under way when no further connection was to be taken.
+      socket.destroy()
+      return
+    }
     this.#connections.set(socket, 0)
     socket.once('close', () => {
       this.#connections.delete(socket)
@@ -113,7 +139,28 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
   return new ServerError('INFERA_SERVER_LISTEN', why, { cause: error })
 }
 
-function baseUrl(address: AddressInfo): string {
+function tlsServer(
+  tls: TlsIdentity,
+  timeouts: { keepAliveTimeout: number; headersTimeout: number },
+): TlsServer {
+  try {
+    return createTlsServer({
+      ...timeouts,
+      ...tls,
+      handshakeTimeout: handshakeTimeoutMs,
+      ALPNProtocols: ['http/1.1'],
+    })
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    throw new ServerError(
+      'INFERA_SERVER_OPTIONS',
+      `certificate and key for TLS cannot be used: ${why}; give PEM files that belong together with --tls-cert and --tls-key`,
+      { cause: error },
+    )
+  }
+}
+
+function baseUrl(scheme: string, address: AddressInfo): string {
   const host = address.family === 'IPv6' ? `[${address.address}]` : address.address
-  return `http://${host}:${address.port}`
+  return `${scheme}://${host}:${address.port}`
 }

@@ -9,7 +9,13 @@ export interface FleetOptions {
   readonly server: InferaServerOptions
   /** Number of simulated workers. */
   readonly workers: number
-  readonly worker: { readonly timeScale: number; readonly kvBlocks: number; readonly drainTimeoutMs: number }
+  readonly worker: {
+    readonly timeScale: number
+    readonly kvBlocks: number
+    readonly drainTimeoutMs: number
+    /** Where workers read the token that they present, when the server's tokens are no fixed one. */
+    readonly joinTokenFile?: string
+  }
   /** How long all workers together may take to register. */
   readonly readyTimeoutMs?: number
 }
@@ -102,17 +108,19 @@ export class Fleet {
   }
 
   #workerArgs(joinUrl: string, model: { name: string; folder: string }): string[] {
-    const { timeScale, kvBlocks, drainTimeoutMs } = this.#options.worker
+    const { timeScale, kvBlocks, drainTimeoutMs, joinTokenFile } = this.#options.worker
     return [
       ...['worker', 'sim', '--join', joinUrl, '--model', model.name, '--model-folder', model.folder],
       ...['--time-scale', String(timeScale), '--kv-blocks', String(kvBlocks)],
       ...['--drain-timeout', String(drainTimeoutMs), '--log-level', 'warn'],
+      ...(joinTokenFile === undefined ? [] : ['--join-token-file', joinTokenFile]),
     ]
   }
 
   /** The token goes by the environment: a command line can be read by every user of the machine. */
   #workerEnv(): NodeJS.ProcessEnv {
-    const token = this.#options.server.joinToken
+    const { joinToken = [] } = this.#options.server
+    const [token] = typeof joinToken === 'function' ? [] : [joinToken].flat()
     return token === undefined ? process.env : { ...process.env, INFERA_JOIN_TOKEN: token }
   }
 }

@@ -17,17 +17,33 @@ import { simModelFolder } from '../model-folder.js'
 import { parseOptions, type SimEngineOptions } from '../options.js'
 import { simWorkerRecord, simWorkerSettings } from './sim-worker-record.js'
 
+type TokenFunction = Extract<LinkWorkerOptions['token'], (...args: never[]) => unknown>
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null
+}
+
 export const SimWorkerOptions = z.strictObject({
-  /** Servers to join, as in `ws://server:8000`. */
-  join: z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]),
+  /** Servers to join, as in `ws://server:8000`, or a discovery that names them; see `LinkWorker`. */
+  join: z.custom<LinkWorkerOptions['join']>(
+    (join) => (typeof join === 'string' || Array.isArray(join) ? join.length > 0 : isObject(join)),
+    'must be a url, a list of urls, or a Discovery',
+  ),
   /** The served name. */
   model: z.string().min(1).max(512).default('infera-sim'),
   /** Folder of tokenizer and chat template. Default: the small model that comes with this package. */
   modelFolder: z.string().min(1).default(simModelFolder),
   /** Default: `<host name>:<process id>`, so a second worker of one process needs one of its own. */
   workerId: z.string().min(1).max(512).optional(),
-  /** Bearer token for servers that want one. */
-  token: z.string().min(1).optional(),
+  /** Bearer token for servers that want one, or a function that is asked for it before every attempt to connect. */
+  token: z
+    .custom<string | TokenFunction>(
+      (token) => typeof token === 'function' || (typeof token === 'string' && token !== ''),
+      'must be a token or a function that gives one',
+    )
+    .optional(),
+  /** Authorities to trust, and certificate of this worker, for `wss` servers; see `LinkWorker`. */
+  tls: z.custom<NonNullable<LinkWorkerOptions['tls']>>(isObject, 'must be an object').optional(),
   /** How long `drain` and `close` wait for running requests, ms. */
   drainTimeoutMs: z.number().nonnegative().default(30_000),
 })
@@ -41,6 +57,19 @@ export type SimWorkerOptions = z.input<typeof SimWorkerOptions> & {
   readonly wallClock?: () => number
   readonly random?: Random
   readonly logger?: Logger
+  /** Options of its `LinkWorker` that this package has no opinion on. */
+  readonly link?: Pick<
+    LinkWorkerOptions,
+    | 'serversMax'
+    | 'resolve'
+    | 'resolveIntervalMs'
+    | 'retriesRefusal'
+    | 'backoff'
+    | 'limits'
+    | 'loadIntervalMs'
+    | 'connectTimeoutMs'
+    | 'dial'
+  >
 }
 
 /** A simulated engine that has begun to join its servers. */
@@ -65,7 +94,7 @@ export interface SimWorker {
  * @throws UnusableModelError when the tokenizer has too few common words as single tokens
  */
 export async function startSimWorker(options: SimWorkerOptions): Promise<SimWorker> {
-  const { engine: engineOptions = {}, prompt, wallClock, ...rest } = options
+  const { engine: engineOptions = {}, prompt, wallClock, link: moreOfLink = {}, ...rest } = options
   const { clock = systemClock, random = systemRandom, logger = silentLogger, ...own } = rest
   const parsed = parseOptions(SimWorkerOptions, own)
   const engine = new SimEngine({
@@ -78,6 +107,7 @@ export async function startSimWorker(options: SimWorkerOptions): Promise<SimWork
   })
   const record = simWorkerRecord(engine, { workerId: parsed.workerId ?? `${hostname()}:${process.pid}` })
   const linkOptions: LinkWorkerOptions = {
+    ...moreOfLink,
     join: parsed.join,
     record,
     settings: simWorkerSettings(engine),
@@ -89,6 +119,7 @@ export async function startSimWorker(options: SimWorkerOptions): Promise<SimWork
     random,
     logger,
     ...(parsed.token === undefined ? {} : { token: parsed.token }),
+    ...(parsed.tls === undefined ? {} : { tls: parsed.tls }),
   }
   const link = new LinkWorker(linkOptions)
   link.start()

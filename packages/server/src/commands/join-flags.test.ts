@@ -1,0 +1,37 @@
+import { silentLogger } from '@infera/fleet'
+import { InvalidArgumentError } from 'commander'
+import { expect, test } from 'vitest'
+import { collectUrls, readPem } from './join-flags.js'
+import { type ServerFlags, serverOptions } from './server-flags.js'
+
+const flags: ServerFlags = {
+  host: '127.0.0.1',
+  port: 0,
+  policy: 'kv-aware',
+  overlapWeight: 1,
+  model: [],
+  maxBodyBytes: 1,
+  requestMaxRetries: 0,
+  shutdownGrace: 0,
+  logLevel: 'silent',
+}
+
+test('urls to join come with commas and repeated', () => {
+  expect(collectUrls('ws://a, ws://b', collectUrls('ws://c'))).toEqual(['ws://c', 'ws://a', 'ws://b'])
+  expect(() => collectUrls('ws://a,,ws://b')).toThrow(InvalidArgumentError)
+})
+
+test.each([
+  [{ joinTokenFile: '/does/not/exist' }, /token file '\/does\/not\/exist': it cannot be read \(ENOENT\)/],
+  [{ joinTokenFile: 'x', joinToken: 'secret' }, /--join-token-file or a token \(.*\), not both/],
+  [{ tlsCert: 'x' }, /give --tls-cert and --tls-key together/],
+  [{ tlsKey: 'x' }, /give --tls-cert and --tls-key together/],
+  [{ tlsCert: '/no/cert', tlsKey: 'x' }, /--tls-cert '\/no\/cert': it cannot be read \(ENOENT\)/],
+])('flags that cannot be used say what to give: %j', (wrong, message) => {
+  expect(() => serverOptions({ ...flags, ...wrong }, silentLogger)).toThrow(message)
+  expect(() => serverOptions({ ...flags, ...wrong }, silentLogger)).not.toThrow(/secret/)
+})
+
+test('a file that cannot be read is named with its flag', () => {
+  expect(() => readPem('--join-ca', '/no/ca')).toThrow(/--join-ca '\/no\/ca': it cannot be read \(ENOENT\)/)
+})
