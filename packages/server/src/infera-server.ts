@@ -218,6 +218,8 @@ export class InferaServer {
       policy: this.#options.policy,
       overlapWeight: this.#options.overlapWeight,
       requestRetriesMax: this.#options.requestRetriesMax,
+      firstByteTimeoutMs: this.#options.firstByteTimeoutMs,
+      idleTimeoutMs: this.#options.idleTimeoutMs,
       bodyBytesMax: this.#options.bodyBytesMax,
       closeTimeoutMs: this.#options.shutdownGraceMs,
       ...this.#ports,

@@ -30,6 +30,10 @@ export const InferaServerOptions = z.strictObject({
   overlapWeight: z.number().nonnegative().default(1),
   /** Further workers tried after the first, before the first byte reached the client. */
   requestRetriesMax: z.int().min(0).max(16).default(2),
+  /** From sending to a worker until its first byte; then the next one is tried. null: no limit. */
+  firstByteTimeoutMs: z.int().min(1).max(2_147_483_647).nullable().default(1_800_000),
+  /** Between two pieces of an answer; then it breaks. null: no limit. */
+  idleTimeoutMs: z.int().min(1).max(2_147_483_647).nullable().default(900_000),
   /** Largest request body; beyond it 413. */
   bodyBytesMax: z
     .int()

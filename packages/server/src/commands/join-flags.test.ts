@@ -12,6 +12,8 @@ const flags: ServerFlags = {
   model: [],
   maxBodyBytes: 1,
   requestMaxRetries: 0,
+  firstByteTimeout: 0,
+  idleTimeout: 0,
   shutdownGrace: 0,
   logLevel: 'silent',
 }
@@ -34,4 +36,11 @@ test.each([
 
 test('a file that cannot be read is named with its flag', () => {
   expect(() => readPem('--join-ca', '/no/ca')).toThrow(/--join-ca '\/no\/ca': it cannot be read \(ENOENT\)/)
+})
+
+test('a time limit of 0 is none', () => {
+  expect(serverOptions({ ...flags, idleTimeout: 5 }, silentLogger)).toMatchObject({
+    firstByteTimeoutMs: null,
+    idleTimeoutMs: 5,
+  })
 })

@@ -162,6 +162,18 @@ function withServerOptions(command: Command): Command {
       2,
     )
     .option(
+      '--first-byte-timeout <ms>',
+      'how long a worker may take to its first byte before the next one is tried; 0: as long as it likes',
+      wholeNumber(0, 2_147_483_647),
+      1_800_000,
+    )
+    .option(
+      '--idle-timeout <ms>',
+      'how long a worker may be silent within an answer; 0: as long as it likes',
+      wholeNumber(0, 2_147_483_647),
+      900_000,
+    )
+    .option(
       '--shutdown-grace <ms>',
       'how long running requests may take after SIGTERM',
       wholeNumber(0, 86_400_000),

@@ -14,6 +14,10 @@ export interface ServerFlags extends JoinTokenFlags {
   readonly worker?: readonly string[]
   readonly maxBodyBytes: number
   readonly requestMaxRetries: number
+  /** 0: none. */
+  readonly firstByteTimeout: number
+  /** 0: none. */
+  readonly idleTimeout: number
   readonly shutdownGrace: number
   readonly tlsCert?: string
   readonly tlsKey?: string
@@ -30,6 +34,8 @@ export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerO
     policy: flags.policy,
     overlapWeight: flags.overlapWeight,
     requestRetriesMax: flags.requestMaxRetries,
+    firstByteTimeoutMs: flags.firstByteTimeout === 0 ? null : flags.firstByteTimeout,
+    idleTimeoutMs: flags.idleTimeout === 0 ? null : flags.idleTimeout,
     bodyBytesMax: flags.maxBodyBytes,
     shutdownGraceMs: flags.shutdownGrace,
     models: flags.model.map((text) => {
