@@ -1,8 +1,10 @@
 import { defineConfig } from 'vitest/config'
+import { mutate } from './test/mutations/mutate.js'
 
 const conditions = ['@infera/source', 'node', 'module', 'default']
 
 export default defineConfig({
+  plugins: mutate(process.env.INFERA_MUTATION),
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {

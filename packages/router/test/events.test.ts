@@ -75,12 +75,20 @@ test('what is known of a cache is told when it changes kind', async () => {
   expect(take(events)).toEqual([changed('waiting', 'live')])
   for (const sequence of [2, 3, 4]) {
     kvEvents.of('a').send({ type: 'batch', rank: 0, sequence, payload: Uint8Array.of(0xc1) })
+    await settled()
+    await clock.advanceAsync(5_000)
+    if (sequence < 4) kvEvents.of('a').snapshot(sequence, [])
+    await settled()
   }
-  await settled()
-  expect(take(events)).toEqual([changed('live', 'degraded')])
+  const lostAndFound = [changed('live', 'waiting'), changed('waiting', 'live')]
+  expect(take(events)).toEqual([...lostAndFound, ...lostAndFound, changed('live', 'degraded')])
   kvEvents.of('a').batch(5, [storedText('ijkl', 4, 3)])
   await settled()
-  expect(take(events)).toEqual([changed('degraded', 'live')])
+  expect(take(events)).toEqual([changed('degraded', 'waiting')])
+  await clock.advanceAsync(5_000)
+  kvEvents.of('a').snapshot(5, [])
+  await settled()
+  expect(take(events)).toEqual([changed('waiting', 'live')])
   kvEvents.of('a').snapshot(9, [])
   await settled()
   expect(take(events)).toEqual([]) // a short snapshot takes no time

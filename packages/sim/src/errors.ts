@@ -9,6 +9,7 @@ export type SimErrorCode =
   | 'INFERA_SIM_QUEUE_FULL'
   | 'INFERA_SIM_CLOSED'
   | 'INFERA_SIM_LISTEN'
+  | 'INFERA_SIM_INJECTED_FAULT'
   | 'INFERA_SIM_BROKEN'
 
 /** Base of every error of this package. Switch on `code`. */
@@ -64,6 +65,13 @@ export class EngineClosedError extends SimError {
 export class SimListenError extends SimError {
   override readonly name = 'SimListenError'
   readonly code = 'INFERA_SIM_LISTEN'
+}
+
+/** What a fault on purpose throws where the port at which it bites has no error of its own for it. */
+export class InjectedFaultError extends SimError {
+  override readonly name = 'InjectedFaultError'
+  readonly code = 'INFERA_SIM_INJECTED_FAULT'
+  override readonly retryable = true
 }
 
 /** One of our own beliefs was false; the message says which. The engine stops rather than serve on. */

@@ -1,25 +1,61 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import type { SimErrorCode } from './errors.js'
+import { faultKinds } from './faults/fault-kinds.js'
+import { FaultOptions } from './faults/fault-options.js'
 import * as entry from './index.js'
 import { SimEngineOptions } from './options.js'
+import { WorkloadOptions } from './workload/workload-options.js'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 
 test('the entry exports what it says, and nothing else', () => {
   expect(Object.keys(entry).sort()).toEqual([
     'BrokenSimError',
+    'ChaosOptions',
+    'EngineClock',
     'EngineClosedError',
+    'FaultLog',
+    'FaultOptions',
+    'FaultyDiscovery',
+    'FaultyHandler',
+    'FaultyKvEvents',
+    'FaultyKvSource',
+    'FaultyTransport',
+    'InjectedFaultError',
     'InvalidSimOptionsError',
+    'Oracle',
     'RequestRefusedError',
     'SimEngine',
     'SimEngineOptions',
     'SimError',
+    'SimFleet',
+    'SimFleetOptions',
     'SimHttpServer',
     'SimHttpServerOptions',
     'SimListenError',
     'SimWorkerOptions',
+    'StrictSseReader',
+    'ToldError',
+    'UnreadableAnswerError',
     'UnusableModelError',
+    'WorkloadOptions',
+    'checkAllEnded',
+    'checkBooks',
+    'checkBounds',
+    'checkCauses',
+    'checkEngines',
+    'checkInvariants',
+    'checkNoLateRetries',
+    'checkNoneLost',
+    'checkTexts',
+    'checkViews',
+    'faultKinds',
+    'planConversations',
+    'planFaults',
+    'prepareTurns',
+    'readWhole',
+    'runChaos',
     'simModelFolder',
     'simWorkerRecord',
     'simWorkerSettings',
@@ -38,6 +74,7 @@ test('the error table of the README lists every code', () => {
     INFERA_SIM_QUEUE_FULL: true,
     INFERA_SIM_CLOSED: true,
     INFERA_SIM_LISTEN: true,
+    INFERA_SIM_INJECTED_FAULT: true,
     INFERA_SIM_BROKEN: true,
   }
   const listed = [...readme.matchAll(/^\| `(INFERA_\w+)`/gm)].map((match) => match[1])
@@ -59,4 +96,20 @@ test('the option table of the README lists every option of the engine with its d
     const text = listed.get(name)?.replaceAll('`', '')
     expect(typeof value === 'number' ? Number(text) : text, name).toBe(value)
   }
+})
+
+test.each([
+  ['faults', FaultOptions.shape],
+  ['workload', WorkloadOptions.shape],
+])('the README lists every option of %s', (name, shape) => {
+  const from = readme.indexOf(`| option of \`${name}\``)
+  const table = readme.slice(from, readme.indexOf('\n\n', from))
+  const listed = [...table.matchAll(/^\| (`\w+`(?:, `\w+`)*) \|/gm)].flatMap(([, names = '']) =>
+    names.split(', '),
+  )
+  expect(listed.map((name) => name.replaceAll('`', '')).sort()).toEqual(Object.keys(shape).sort())
+})
+
+test('the README lists every kind of fault with what it means', () => {
+  for (const { name, meaning } of faultKinds) expect(readme).toContain(`| \`${name}\` | ${meaning} |`)
 })

@@ -111,19 +111,43 @@ describe('following the events of a worker', () => {
     await follower.stop()
   })
 
-  test('payloads that cannot be read do not end it, and three in a row are called degraded until one is readable', async () => {
-    const { follower, kvEvents, blocks, counts, warnings } = rig()
-    const source = kvEvents.of('a')
-    source.snapshot(-1, [abcd])
-    const garbage = (sequence: number) =>
-      source.send({ type: 'batch', rank: 0, sequence, payload: Uint8Array.of(0xc1, sequence) })
-    for (const sequence of [0, 1]) garbage(sequence)
-    await until(() => counts.malformedBatches === 2)
+  test('a batch that cannot be read is as lost as one that never came', async () => {
+    const { follower, kvEvents, blocks, counts, clock } = rig()
+    const first = kvEvents.of('a')
+    first.snapshot(-1, [abcd])
+    first.send({ type: 'batch', rank: 0, sequence: 0, payload: Uint8Array.of(0xc1) })
+    await until(() => first.isLeft)
+    expect([blocks(), counts.malformedBatches, follower.state]).toEqual([0, 1, 'waiting'])
+    await until(() => clock.pendingTimers === 1)
+    await clock.advanceAsync(100)
+    kvEvents.of('a').snapshot(0, [abcd, efgh])
+    kvEvents.of('a').batch(1, [wxyz])
+    await until(() => blocks() === 3)
     expect(follower.state).toBe('live')
+    await follower.stop()
+  })
+
+  test('three that cannot be read in a row are called degraded and ask for no further snapshot, until one is readable', async () => {
+    const { follower, kvEvents, blocks, counts, warnings, clock } = rig()
+    const garbage = (sequence: number) =>
+      kvEvents.of('a').send({ type: 'batch', rank: 0, sequence, payload: Uint8Array.of(0xc1, sequence) })
+    for (const sequence of [0, 1]) {
+      kvEvents.of('a').snapshot(sequence - 1, [abcd])
+      garbage(sequence)
+      await until(() => clock.pendingTimers === 1)
+      await clock.advanceAsync(5_000)
+    }
+    kvEvents.of('a').snapshot(1, [abcd])
     for (const sequence of [2, 3, 4]) garbage(sequence)
     await until(() => counts.malformedBatches === 5)
-    expect([follower.state, warnings.length]).toEqual(['degraded', 1])
-    source.batch(5, [efgh])
+    await turn()
+    expect([follower.state, warnings.length, blocks()]).toEqual(['degraded', 1, 0])
+    expect(kvEvents.subscriptions.get('a')).toHaveLength(3)
+    kvEvents.of('a').batch(5, [efgh])
+    await until(() => clock.pendingTimers === 1)
+    expect([follower.state, blocks()]).toEqual(['waiting', 0])
+    await clock.advanceAsync(5_000)
+    kvEvents.of('a').snapshot(5, [abcd, efgh])
     await until(() => blocks() === 2)
     expect(follower.state).toBe('live')
     await follower.stop()

@@ -4,7 +4,7 @@ import type { KvEventCounts } from '../cache/event-counters.js'
 import { KvBatchReader } from '../cache/kv-event-decoder.js'
 import { Backoff, type BackoffOptions } from './backoff.js'
 
-/** Unreadable payloads in a row after which a worker's view is called degraded. */
+/** Unreadable batches in a row after which a worker's view is called degraded. */
 const failuresUntilDegraded = 3
 /**
  * Bytes of payloads applied before requests get their turn. A block of 16 tokens takes some 80 bytes and 1 to 2 microseconds, so
@@ -43,6 +43,8 @@ export class KvFollower {
   readonly #stopping = new AbortController()
   /** Number of the last batch applied, by rank. */
   readonly #sequences = new Map<number, number>()
+  /** Ranks with unreadable batches since their last snapshot, of a worker whose every batch seems to be such. */
+  readonly #unreadable = new Set<number>()
   readonly #running: Promise<void>
   #state: 'live' | 'waiting' = 'waiting'
   #told: CacheState = 'waiting'
@@ -77,6 +79,7 @@ export class KvFollower {
           backoff.reset()
           // After a gap only a fresh snapshot tells the truth; leaving the loop and coming back brings one.
           const isWhole = await this.#apply(message)
+          if (!isWhole) this.#state = 'waiting'
           this.#tell()
           if (!isWhole) break
         }
@@ -110,9 +113,10 @@ export class KvFollower {
       counts.snapshots += 1
       this.#state = 'waiting'
       this.#sequences.delete(rank)
+      this.#unreadable.delete(rank)
       view.clear()
       for (const payload of message.payloads) {
-        await this.#applyPayload(view, payload)
+        if (!(await this.#applyPayload(view, payload))) this.#failed()
         if (this.#stopping.signal.aborted) return true
       }
       this.#sequences.set(rank, sequence)
@@ -133,26 +137,40 @@ export class KvFollower {
     }
     this.#sequences.set(rank, sequence)
     counts.batches += 1
-    await this.#applyPayload(view, message.payload)
-    return true
+    const isReadable = await this.#applyPayload(view, message.payload)
+    if (!isReadable) {
+      // What it said is as lost as a batch that never came.
+      this.#failed()
+      view.clear()
+      this.#sequences.delete(rank)
+      // A snapshot for each of them would help nobody, so that from here on only a readable one asks for it.
+      if (this.state === 'degraded') this.#unreadable.add(rank)
+      return this.state === 'degraded'
+    }
+    this.#failureCount = 0
+    if (!this.#unreadable.delete(rank)) return true
+    view.clear()
+    this.#sequences.delete(rank)
+    return false
   }
 
-  async #applyPayload(view: CacheView, payload: Uint8Array): Promise<void> {
+  /** @returns false when it cannot be read; the view is as it was then */
+  async #applyPayload(view: CacheView, payload: Uint8Array): Promise<boolean> {
     const { counts } = this.#options
     const batch = new KvBatchReader(payload)
     if (batch.isMalformed) {
-      this.#failed()
-      return this.#pace(payload.length)
+      await this.#pace(payload.length)
+      return false
     }
-    this.#failureCount = 0
     while (!batch.isAtEnd) {
       view.apply(batch.read(sliceBytes))
       await this.#pace(Math.min(payload.length, sliceBytes))
       // The view is closed then, and its place in the index may be another worker's.
-      if (this.#stopping.signal.aborted) return
+      if (this.#stopping.signal.aborted) return true
     }
     counts.unknownTags += batch.unknownTagCount
     counts.badEvents += batch.badEventCount
+    return true
   }
 
   #failed(): void {

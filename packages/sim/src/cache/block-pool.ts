@@ -13,6 +13,17 @@ export interface PoolListener {
   blockRemoved(hash: bigint): void
 }
 
+/** The prefix cache as it was at one moment. Whatever happens in the pool afterwards does not show here. */
+export interface FrozenBlocks {
+  readonly blockSizeTokens: number
+  /** Cached blocks, each after its parent. */
+  readonly parentsFirst: Uint32Array
+  /** Parent's hash; undefined at the head of a chain. */
+  parentOf(block: number): bigint | undefined
+  hashOf(block: number): bigint
+  tokensOf(block: number): Uint32Array
+}
+
 /**
  * The device's KV blocks. A block is *blank* (nobody's), *private* (held by one request, content not complete), or *cached*
  * (complete, found by its hash, held by any number of requests). Held blocks are pinned. A cached block that nobody holds
@@ -148,6 +159,23 @@ export class BlockPool {
     }
   }
 
+  /** A copy of the cache's books, in a few block copies of memory and one walk over the hashes. */
+  freeze(): FrozenBlocks {
+    const { blockSizeTokens } = this
+    const hashes = this.#hashes.slice()
+    const parents = this.#parents.slice()
+    const isHead = this.#isHead.slice()
+    const tokens = this.#tokens.slice()
+    return {
+      blockSizeTokens,
+      // The map keeps the order of caching, and a block is cached after its parent and leaves before it.
+      parentsFirst: Uint32Array.from(this.#byHash.values()),
+      parentOf: (block) => (isHead[block] === 1 ? undefined : parents[block]),
+      hashOf: (block) => hashes[block]!,
+      tokensOf: (block) => tokens.subarray(block * blockSizeTokens, (block + 1) * blockSizeTokens),
+    }
+  }
+
   /** Calls back for each cached block, in no particular order. `tokens` is a view into the pool. */
   forEachCached(
     visit: (block: number, hash: bigint, parent: bigint | undefined, tokens: Uint32Array) => void,
@@ -167,6 +195,55 @@ export class BlockPool {
   /** A view of a cached block's tokens. */
   tokensOf(block: number): Uint32Array {
     return this.#tokens.subarray(block * this.blockSizeTokens, (block + 1) * this.blockSizeTokens)
+  }
+
+  /** Tokens of every chain of cached blocks that no other one goes on from, each from its head. */
+  cachedChains(): Uint32Array[] {
+    const parents = new Set<bigint>()
+    for (const block of this.#byHash.values()) {
+      const parent = this.parentOf(block)
+      if (parent !== undefined) parents.add(parent)
+    }
+    return [...this.#byHash]
+      .filter(([hash]) => !parents.has(hash))
+      .map(([, block]) => this.#tokensUpTo(block))
+  }
+
+  /** What its books say against themselves; empty when they agree. */
+  bookFaults(): string[] {
+    const faults: string[] = []
+    let held = 0
+    for (let block = 0; block < this.capacityBlocks; block++) {
+      const holders = this.#holders[block]!
+      const isCached = this.#isCached[block] === 1
+      if (holders < 0) faults.push(`block ${block} has ${holders} holders`)
+      if (holders > 0) held += 1
+      if (isCached && this.#idle.has(block) === holders > 0)
+        faults.push(`block ${block} is ${holders > 0 ? 'held and' : 'neither held nor'} idle`)
+      if (!isCached) continue
+      if (this.#byHash.get(this.hashOf(block)) !== block)
+        faults.push(`block ${block} is cached and not found`)
+      const parent = this.parentOf(block)
+      if (parent !== undefined && !this.#byHash.has(parent))
+        faults.push(`block ${block} is cached without its parent`)
+    }
+    if (held !== this.usedBlocks)
+      faults.push(`${held} blocks are held and ${this.usedBlocks} are counted as used`)
+    if (new Set(this.#blank).size !== this.#blank.length) faults.push('a block is blank twice')
+    return faults
+  }
+
+  #tokensUpTo(block: number): Uint32Array {
+    const chain: number[] = []
+    for (let next: number | undefined = block; next !== undefined; ) {
+      chain.push(next)
+      const parent: bigint | undefined = this.parentOf(next)
+      next = parent === undefined ? undefined : this.#byHash.get(parent)
+    }
+    const tokens = new Uint32Array(chain.length * this.blockSizeTokens)
+    for (const [index, each] of chain.reverse().entries())
+      tokens.set(this.tokensOf(each), index * this.blockSizeTokens)
+    return tokens
   }
 
   #evict(): number {

@@ -76,6 +76,16 @@ export class SimEngine {
     return this.#core.pool.cachedBlocks
   }
 
+  /** Tokens of every chain in the prefix cache that no other one goes on from, each from its head. For tests of views. */
+  cachedChains(): Uint32Array[] {
+    return this.#core.pool.cachedChains()
+  }
+
+  /** What the engine's books say against themselves, a line each; empty when they agree. For tests. */
+  bookFaults(): string[] {
+    return this.#core.pool.bookFaults()
+  }
+
   load(): LoadReport {
     const { scheduler, pool } = this.#core
     return {

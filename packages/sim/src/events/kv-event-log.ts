@@ -1,7 +1,7 @@
 import type { KvEventBatch, KvEventSource } from '@infera/fleet'
 import type { BlockPool, PoolListener } from '../cache/block-pool.js'
 import { type CacheEvent, encodeBatch } from './kv-event-codec.js'
-import { encodeSnapshot } from './snapshot.js'
+import { snapshotPayloads } from './snapshot.js'
 
 export interface KvEventLogOptions {
   readonly blockSizeTokens: number
@@ -66,9 +66,10 @@ export class KvEventLog implements PoolListener, KvEventSource {
     for (const listener of [...this.#listeners]) listener(batch)
   }
 
-  snapshot(ofRank: number): { readonly sequence: number; readonly payloads: readonly Uint8Array[] } {
+  /** The cache is copied at the call; payloads are encoded as they are walked, once. */
+  snapshot(ofRank: number): { readonly sequence: number; readonly payloads: Iterable<Uint8Array> } {
     if (ofRank !== rank || !this.#pool) return { sequence: -1, payloads: [] }
-    const payloads = encodeSnapshot(this.#pool, {
+    const payloads = snapshotPayloads(this.#pool.freeze(), {
       payloadBytesMax: this.#options.snapshotPayloadBytesMax,
       atSeconds: this.#options.wallClock() / 1000,
       rank,

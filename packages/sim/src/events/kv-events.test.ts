@@ -56,7 +56,8 @@ describe('a batch', () => {
 describe('the event log', () => {
   test('numbers batches from 0 whether or not anybody listens', () => {
     const rig = rigOf()
-    expect(rig.events.snapshot(0)).toEqual({ sequence: -1, payloads: [] })
+    const empty = rig.events.snapshot(0)
+    expect({ ...empty, payloads: [...empty.payloads] }).toEqual({ sequence: -1, payloads: [] })
     rig.add(prompt(9), 1)
     rig.runToEnd()
     const seen: number[] = []
@@ -112,7 +113,25 @@ describe('a snapshot', () => {
     const rig = rigOf()
     rig.add(prompt(1100), 1)
     rig.runToEnd()
-    expect(rig.events.snapshot(0).payloads.length).toBeGreaterThan(1)
+    expect([...rig.events.snapshot(0).payloads].length).toBeGreaterThan(1)
     expect(rig.events.snapshot(1)).toEqual({ sequence: -1, payloads: [] })
+  })
+
+  test('tells of the cache as it was when it was asked for, whatever happens while it is walked', () => {
+    const rig = rigOf()
+    rig.add(prompt(1100), 1)
+    rig.runToEnd()
+    const cached = new Map<bigint, number[]>()
+    rig.pool.forEachCached((_, hash, _parent, tokens) => cached.set(hash, [...tokens]))
+    const mirror = new CacheMirror()
+    let round = 0
+    for (const payload of rig.events.snapshot(0).payloads) {
+      mirror.apply(payload)
+      // Evicts what was not told yet.
+      rig.add(prompt(1100, 5000 * ++round), 1)
+      rig.runToEnd()
+    }
+    expect(round).toBeGreaterThan(1)
+    expect(mirror.blocks).toEqual(cached)
   })
 })

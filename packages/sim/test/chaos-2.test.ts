@@ -1,0 +1,3 @@
+import { chaosSeeds } from './support/chaos-seeds.js'
+
+chaosSeeds(6, 10)
