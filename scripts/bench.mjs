@@ -14,6 +14,8 @@ if (!suite || !existsSync(join(folder, `${suite}.ts`))) {
   process.exit(suite ? 1 : 0)
 }
 await installDependencies()
+const { compileAddon } = await import('../packages/native/scripts/compile-addon.mjs')
+await compileAddon()
 becomeForeground(process.execPath, [
   '-C',
   '@infera/source',

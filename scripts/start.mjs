@@ -7,6 +7,10 @@ import { buildStale, installDependencies, requireNode } from './lib/setup.mjs'
 requireNode()
 await installDependencies()
 await buildStale()
+// Without a compiler the TypeScript twins of the addon serve, with equal results.
+const { compileAddon } = await import('../packages/native/scripts/compile-addon.mjs')
+const { isBuilt, reason } = await compileAddon()
+if (!isBuilt) console.error(`The native core is not built: ${reason}. Its TypeScript twins serve.`)
 becomeForeground(process.execPath, [
   join(root, 'packages/server/dist/cli.js'),
   'up',

@@ -1,8 +1,9 @@
 // npm test: sets up, then lint, types, unit, integration and packaging checks. Last line: `N passed, N failed, N skipped`.
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { aptInstall } from './lib/apt.mjs'
-import { root, run } from './lib/run.mjs'
+import { capture, root, run } from './lib/run.mjs'
 import { buildStale, installDependencies, requireNode } from './lib/setup.mjs'
 
 requireNode()
@@ -51,12 +52,40 @@ async function vitest(project) {
   if (code !== 0 && counts.failed === 0) total.failed++
 }
 
+/** The addon, which the tests that follow use, and the tests of its core, which need no Node. */
+async function native() {
+  // Not imported before: it looks for packages that the setup installs.
+  const { compileAddon } = await import('../packages/native/scripts/compile-addon.mjs')
+  let skipped
+  await check('native addon', async () => {
+    const { isBuilt, reason } = await compileAddon()
+    if (!isBuilt) skipped = reason
+  })
+  if (skipped) {
+    console.log(`skipped: the native core and its tests, because ${skipped}; the TypeScript twins serve`)
+    total.skipped++
+    return
+  }
+  const make = (...goals) =>
+    run('make', ['-C', join(root, 'packages/native/cpp'), '-s', `-j${availableParallelism()}`, ...goals])
+  await check('native core', () => make('test'))
+  await check('native core under the address and undefined-behaviour sanitizers', () => make('asan'))
+  await check('native core under the thread sanitizer', () => make('tsan'))
+  if ((await capture('clang++', ['--version'])).code === 0) {
+    await check('native decoder and snapshot reader under a fuzzer', () => make('fuzz'))
+  } else {
+    console.log('skipped: fuzzing of the native core, because there is no clang++')
+    total.skipped++
+  }
+}
+
 mkdirSync(join(root, '.run'), { recursive: true })
 if (!(await check('setup', installDependencies))) report()
-// The check that the committed prompt vectors are what their script makes needs this; the test says so if it is absent.
-await aptInstall(['python3-jinja2'])
+// python3-jinja2: the check that the committed prompt vectors are what their script makes; the rest: the native core.
+await aptInstall(['python3-jinja2', 'g++', 'make', 'libxxhash-dev', 'clang', 'libclang-rt-14-dev'])
 await check('lint', () => run(bin('biome'), ['ci', '.']))
 await check('types', () => run(bin('tsc'), ['-p', 'tsconfig.json']))
+await native()
 await vitest('unit')
 if (await check('build', buildStale)) {
   await vitest('integration')

@@ -34,6 +34,12 @@ function importsOf(file: string): string[] {
   return [...text.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g)].map((match) => match[1] as string)
 }
 
+/** Names of all that a package may load once it is installed. */
+function declaredBy(manifest: Record<string, Record<string, string> | undefined>): Set<string> {
+  const { dependencies, peerDependencies, optionalDependencies } = manifest
+  return new Set(Object.keys({ ...dependencies, ...peerDependencies, ...optionalDependencies }))
+}
+
 describe.each(packages)('package %s', (name) => {
   const manifest = JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8'))
   const allowed = mayImport[name]
@@ -46,14 +52,14 @@ describe.each(packages)('package %s', (name) => {
   })
 
   test('depends only on what the table allows', () => {
-    const ours = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })
+    const ours = [...declaredBy(manifest)]
       .filter((other) => other.startsWith('@infera/'))
       .map((other) => other.slice('@infera/'.length))
     expect(ours.filter((other) => !allowed?.includes(other))).toEqual([])
   })
 
   test('imports other packages by name, from its manifest, and never by a path into them', () => {
-    const declared = new Set(Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies }))
+    const declared = declaredBy(manifest)
     const wrong = files.flatMap((file) =>
       importsOf(file)
         .filter((specifier) => {

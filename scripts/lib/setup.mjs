@@ -83,8 +83,9 @@ export function workspacePackages() {
     .map((entry) => join(root, 'packages', entry))
     .filter((folder) => existsSync(join(folder, 'package.json')))
     .map((folder) => {
-      const { name, dependencies = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-      return { name, folder, uses: Object.keys(dependencies).filter((other) => other.startsWith('@infera/')) }
+      const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+      const named = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })
+      return { name: manifest.name, folder, uses: named.filter((other) => other.startsWith('@infera/')) }
     })
   const sorted = []
   const place = (one) => {

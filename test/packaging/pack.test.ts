@@ -11,7 +11,7 @@ beforeAll(async () => {
   for (const one of packed) all.set(one.name, one)
 })
 
-describe.each(['@infera/fleet', '@infera/router', '@infera/sim', '@infera/server'])(
+describe.each(['@infera/fleet', '@infera/native', '@infera/router', '@infera/sim', '@infera/server'])(
   'the tarball of %s',
   (name) => {
     const tarball = () => all.get(name)?.tarball as string
@@ -42,7 +42,13 @@ describe.each(['@infera/fleet', '@infera/router', '@infera/sim', '@infera/server
 )
 
 test('every package of the workspace is checked above', () => {
-  expect([...all.keys()].sort()).toEqual(['@infera/fleet', '@infera/router', '@infera/server', '@infera/sim'])
+  expect([...all.keys()].sort()).toEqual([
+    '@infera/fleet',
+    '@infera/native',
+    '@infera/router',
+    '@infera/server',
+    '@infera/sim',
+  ])
 })
 
 describe('installed together in an empty folder', () => {

@@ -39,6 +39,12 @@ const Settings = z.strictObject({
     .int()
     .positive()
     .default(16 * mebi),
+  /** Most memory of that mirror, bytes, >= 64 KiB; at it as at `indexBlocksMax`. */
+  indexBytesMax: z
+    .int()
+    .min(64 * 1024)
+    .max(2 ** 50)
+    .default(2 * 1024 * mebi),
   /** Most KV blocks mirrored of one target; beyond it new ones are refused and counted. */
   cacheBlocksMax: z
     .int()
@@ -60,12 +66,14 @@ const Settings = z.strictObject({
 export type RouterSettings = Readonly<z.output<typeof Settings>>
 
 /** Options that can change while a router runs. What is not named stays as it is. The README says when each takes effect. */
-export interface RouterUpdate extends z.input<typeof Settings> {
+export interface RouterUpdate extends Omit<z.input<typeof Settings>, (typeof fixedSettings)[number]> {
   readonly policy?: PolicyName | RoutingPolicy
 }
 
-const updatable: readonly string[] = ['policy', ...Object.keys(Settings.shape)]
+/** The index is made for its bounds. */
+const fixedSettings = ['indexBlocksMax', 'indexBytesMax'] as const
 const fixed: readonly string[] = [
+  ...fixedSettings,
   'discovery',
   'transports',
   'kvEvents',
@@ -73,6 +81,10 @@ const fixed: readonly string[] = [
   'clock',
   'random',
   'logger',
+]
+const updatable: readonly string[] = [
+  'policy',
+  ...Object.keys(Settings.shape).filter((name) => !fixed.includes(name)),
 ]
 
 const Model = z.union([

@@ -8,7 +8,7 @@ import {
   systemRandom,
   type WorkerRecord,
 } from '@infera/fleet'
-import { PrefixIndex } from './cache/prefix-index.js'
+import { createPrefixIndex, nativeStatus, type PrefixIndex, tiers } from '@infera/native'
 import { pickChannel, type RequestMessage, requestChannel } from './channels.js'
 import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
 import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
@@ -50,6 +50,9 @@ export type WorkerView = WorkerRecord & {
 
 /** The options of a router that can change, as they are now. */
 export type OptionsInForce = RouterSettings & { readonly policy: string }
+
+/** Ranks of workers that the cache index can tell apart: all that it takes. */
+const targetsMax = 32_768
 
 /** Pauses between attempts to watch a registry or to subscribe to events. */
 const backoffMs = { minMs: 100, maxMs: 5_000 }
@@ -106,10 +109,10 @@ export class Router {
       )
     })
     this.events = this.#emitter
-    this.#index = new PrefixIndex({
-      get blocksMax() {
-        return live.settings.indexBlocksMax
-      },
+    this.#index = createPrefixIndex({
+      pairsMax: settings.indexBlocksMax,
+      bytesMax: settings.indexBytesMax,
+      targetsMax,
     })
     this.#fleet = new FleetView({
       discovery: options.discovery,
@@ -128,6 +131,7 @@ export class Router {
       ledger: this.#ledger,
       policy: () => live.policy,
       transportKinds: new Set(transports.keys()),
+      clock: this.#clock,
       random,
     })
     this.#dispatcher = new Dispatcher({
@@ -259,11 +263,12 @@ export class Router {
   /** What a worker is believed to hold; undefined where nobody tells. @param rank 0 for a worker as a whole */
   cacheView(workerId: string, rank: number): { readonly blockCount: number } | undefined {
     const view = this.#fleet.worker(workerId)?.view(rank)
-    return view && { blockCount: view.blockCount }
+    return view && { blockCount: this.#index.blocksOf(view.target, tiers.device) }
   }
 
   stats(): RouterStats {
     const targets = this.#fleet.workers.flatMap((worker) => worker.targets)
+    const index = this.#index.stats()
     return {
       requestsInFlight: this.#running.size,
       picks: this.#counts.picks,
@@ -273,13 +278,19 @@ export class Router {
       ),
       kvEvents: { ...this.#fleet.counts },
       index: {
-        pairs: this.#index.pairCount,
-        sizeBytes: this.#index.sizeBytes,
-        refused: this.#index.refusedCount,
+        implementation: nativeStatus().isNative ? 'native' : 'twin',
+        pairs: index.pairs,
+        sizeBytes: index.ledgerBytes,
+        refused: index.refusedPairs,
       },
       targets: targets.map(({ target: { routeKey }, view }) => {
         const { requestsInFlight, activeBlocks } = this.#ledger.of(routeKey)
-        return { routeKey, requestsInFlight, activeBlocks, viewBlocks: view?.blockCount ?? null }
+        return {
+          routeKey,
+          requestsInFlight,
+          activeBlocks,
+          viewBlocks: view ? this.#index.blocksOf(view.target, tiers.device) : null,
+        }
       }),
     }
   }

@@ -1,4 +1,4 @@
-import type { KvEventCounts } from './cache/event-counters.js'
+import type { KvEventCounts } from './cache/kv-event-counts.js'
 import type { NoLocalityReason } from './scheduling/placement.js'
 import type { Role } from './scheduling/policy.js'
 
@@ -12,7 +12,15 @@ export interface RouterStats {
   /** Prompts whose chat template failed, by model. */
   readonly templateFailures: Readonly<Record<string, number>>
   readonly kvEvents: Readonly<KvEventCounts>
-  readonly index: { readonly pairs: number; readonly sizeBytes: number; readonly refused: number }
+  readonly index: {
+    /** Which of two equals serves: C++, or TypeScript where that cannot be loaded. */
+    readonly implementation: 'native' | 'twin'
+    /** (KV block, target) pairs. */
+    readonly pairs: number
+    /** With all views. */
+    readonly sizeBytes: number
+    readonly refused: number
+  }
   readonly targets: readonly {
     readonly routeKey: string
     readonly requestsInFlight: number

@@ -10,9 +10,9 @@ import {
   VirtualClock,
   type WorkerRecord,
 } from '@infera/fleet'
+import { createPrefixIndex, tiers } from '@infera/native'
 import { encode } from '@msgpack/msgpack'
 import { describe, expect, test } from 'vitest'
-import { PrefixIndex } from '../cache/prefix-index.js'
 import type { FleetEvent } from '../router-events.js'
 import { FleetView } from './fleet-view.js'
 
@@ -146,7 +146,7 @@ class FakeDiscovery implements Discovery {
 function makeView(discovery: Discovery, { cacheBlocksMax = 1000 } = {}) {
   const clock = new VirtualClock()
   const kvEvents = new FakeKvEvents()
-  const index = new PrefixIndex({ blocksMax: 1000 })
+  const index = createPrefixIndex({ pairsMax: 1000 })
   const forgotten: string[] = []
   const events: FleetEvent[] = []
   const warnings: string[] = []
@@ -316,7 +316,10 @@ describe('what a worker holds', () => {
     discovery.latest().send(wholeFleet(record('a', more)))
     await started
     await settled()
-    const blocks = (rank = 0) => fleet.view.worker('a')?.view(rank)?.blockCount
+    const blocks = (rank = 0) => {
+      const view = fleet.view.worker('a')?.view(rank)
+      return view && fleet.index.blocksOf(view.target, tiers.device)
+    }
     const state = () => fleet.view.worker('a')?.cacheState
     return { ...fleet, discovery, blocks, state }
   }
@@ -328,8 +331,8 @@ describe('what a worker holds', () => {
     await settled()
     expect(fleet.state()).toBe('live')
     expect(fleet.blocks()).toBe(3)
-    expect(fleet.index.pairCount).toBe(3)
-    expect(fleet.view.counts).toMatchObject({ snapshots: 1, batches: 1, gaps: 0 })
+    expect(fleet.index.stats().pairs).toBe(3)
+    expect(fleet.view.counts).toMatchObject({ snapshots: 1, batches: 3, gaps: 0 })
   })
 
   test('starts anew with every snapshot', async () => {
@@ -339,7 +342,7 @@ describe('what a worker holds', () => {
       .send(snapshot(4, stored(0), stored(1)), snapshot(9, stored(0)), batch(10, stored(1)))
     await settled()
     expect(fleet.blocks()).toBe(2)
-    expect(fleet.index.pairCount).toBe(2)
+    expect(fleet.index.stats().pairs).toBe(2)
   })
 
   test('is not changed by a batch that was seen before', async () => {
@@ -357,7 +360,7 @@ describe('what a worker holds', () => {
     first.send(snapshot(4, stored(0), stored(1)), batch(6, stored(2)))
     await settled()
     expect(fleet.blocks()).toBe(0)
-    expect(fleet.index.pairCount).toBe(0)
+    expect(fleet.index.stats().pairs).toBe(0)
     expect(fleet.view.counts.gaps).toBe(1)
     expect(first.isOver).toBe(true)
     expect(fleet.state()).toBe('waiting')
@@ -390,7 +393,7 @@ describe('what a worker holds', () => {
     await settled()
     expect(first.isOver).toBe(true)
     expect(fleet.blocks()).toBe(0)
-    expect(fleet.index.pairCount).toBe(0)
+    expect(fleet.index.stats().pairs).toBe(0)
     expect(fleet.forgotten).toEqual(['a'])
     first.send(batch(5, stored(1)))
     fleet.kvEvents.latest().send(snapshot(-1))
@@ -416,7 +419,7 @@ describe('what a worker holds', () => {
     await settled()
     fleet.discovery.latest().send({ type: 'entryRemoved', kind: 'worker', id: 'a', reason: 'leaseLost' })
     await settled()
-    expect(fleet.index.pairCount).toBe(0)
+    expect(fleet.index.stats().pairs).toBe(0)
     expect(fleet.kvEvents.latest().isOver).toBe(true)
   })
 

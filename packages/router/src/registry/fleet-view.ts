@@ -8,8 +8,8 @@ import type {
   ServerRecord,
   WorkerRecord,
 } from '@infera/fleet'
-import { type KvEventCounts, zeroEventCounts } from '../cache/event-counters.js'
-import type { PrefixIndex } from '../cache/prefix-index.js'
+import type { PrefixIndex } from '@infera/native'
+import { type KvEventCounts, zeroEventCounts } from '../cache/kv-event-counts.js'
 import type { SettingsSource } from '../live-options.js'
 import type { FleetEvent, WorkerLeftReason } from '../router-events.js'
 import { Backoff, type BackoffOptions } from './backoff.js'

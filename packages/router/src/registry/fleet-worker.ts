@@ -1,7 +1,6 @@
 import { expandTargets, type KvEventTransport, type Logger, type WorkerRecord } from '@infera/fleet'
-import { CacheView } from '../cache/cache-view.js'
-import type { KvEventCounts } from '../cache/event-counters.js'
-import type { PrefixIndex } from '../cache/prefix-index.js'
+import { type CacheView, NativeBoundError, type PrefixIndex, tiers } from '@infera/native'
+import type { KvEventCounts } from '../cache/kv-event-counts.js'
 import type { SettingsSource } from '../live-options.js'
 import type { PlaceableTarget, PlaceableWorker } from '../scheduling/placer.js'
 import type { BackoffOptions } from './backoff.js'
@@ -18,12 +17,15 @@ export interface FleetWorkerOptions {
   readonly onCacheState: (state: CacheState, previous: CacheState) => void
 }
 
+/** Engines that report each physical copy of a block by itself, and its removal as well. */
+const copyCounting: ReadonlySet<string> = new Set(['vllm', 'atom'])
+
 /** One worker as the router knows it: its record, its targets, and what they hold. */
 export class FleetWorker implements PlaceableWorker {
   readonly targets: readonly PlaceableTarget[]
   readonly #views = new Map<number, CacheView>()
   readonly #follower: KvFollower | undefined
-  readonly #whyUnknown: 'no-block-size' | 'no-event-source' = 'no-event-source'
+  #whyUnknown: 'no-block-size' | 'no-event-source' | 'no-room' = 'no-event-source'
   #record: WorkerRecord
 
   constructor(record: WorkerRecord, options: FleetWorkerOptions) {
@@ -35,23 +37,14 @@ export class FleetWorker implements PlaceableWorker {
     this.targets = expandTargets(record).map((target) => {
       if (!isFollowed) return { target, view: undefined }
       const rank = target.rank ?? 0
-      const view = new CacheView({
-        index: options.index,
-        blockSizeTokens,
-        get engineHashesMax() {
-          return options.live.settings.cacheBlocksMax
-        },
-        counts: options.counts,
-        logger: options.logger,
-        workerId: record.worker_id,
-        rank,
-      })
+      const view = this.#newView(rank, blockSizeTokens, options)
+      if (!view) return { target, view: undefined }
       this.#views.set(rank, view)
       // A process that is one rank of several may number its events by that rank, or as the only one it has.
       if (target.rank === null && record.dp_rank !== null) this.#views.set(record.dp_rank, view)
       return { target, view }
     })
-    if (!isFollowed) return
+    if (!isFollowed || this.#views.size === 0) return
     this.#follower = new KvFollower({
       ...options,
       record,
@@ -59,6 +52,33 @@ export class FleetWorker implements PlaceableWorker {
       views: this.#views,
       onState: options.onCacheState,
     })
+  }
+
+  /** @returns undefined, with a warning, where the index has no room for one more target */
+  #newView(
+    rank: number,
+    blockSizeTokens: number,
+    { index, live, logger }: FleetWorkerOptions,
+  ): CacheView | undefined {
+    try {
+      return index.createView({
+        blockSizeTokens,
+        engineHashesMax: live.settings.cacheBlocksMax,
+        // Placement counts blocks on the device alone.
+        tiers: [tiers.device],
+        countsCopies: copyCounting.has(this.#record.engine),
+        isPrefixMonotone: true,
+      })
+    } catch (error) {
+      if (!(error instanceof NativeBoundError)) throw error
+      this.#whyUnknown = 'no-room'
+      const { worker_id: workerId } = this.#record
+      logger.warn(
+        { workerId, rank, reason: error.message },
+        'the cache index has no room for this worker: it is routed to without knowledge of its cache',
+      )
+      return undefined
+    }
   }
 
   get record(): WorkerRecord {

@@ -1,23 +1,20 @@
 import { parseWorkerRecord, seededRandom, silentLogger, VirtualClock } from '@infera/fleet'
+import { type CacheView, chainBlockHashes, createPrefixIndex, tiers } from '@infera/native'
 import { describe, expect, test } from 'vitest'
-import { CacheView } from '../cache/cache-view.js'
-import { zeroEventCounts } from '../cache/event-counters.js'
-import { PrefixIndex } from '../cache/prefix-index.js'
-import { chainBlockHashes } from '../prompt/block-hash.js'
+import { zeroEventCounts } from '../cache/kv-event-counts.js'
 import { until } from '../testing/router-rig.js'
 import { payloadOf, ScriptedKvEvents, storedText } from '../testing/scripted-kv-events.js'
 import { KvFollower } from './kv-follower.js'
 
 function rig(ranks: readonly number[] = [0], blocksMax = 10_000) {
-  const index = new PrefixIndex({ blocksMax })
+  const index = createPrefixIndex({ pairsMax: blocksMax })
   const counts = zeroEventCounts()
   const clock = new VirtualClock()
   const kvEvents = new ScriptedKvEvents()
   const warnings: string[] = []
   const states: string[] = []
-  const viewOf = (rank: number) =>
-    new CacheView({ index, blockSizeTokens: 4, engineHashesMax: blocksMax, counts, workerId: 'a', rank })
-  const views = new Map(ranks.map((rank) => [rank, viewOf(rank)]))
+  const newView = () => index.createView({ blockSizeTokens: 4, engineHashesMax: blocksMax })
+  const views = new Map(ranks.map((rank) => [rank, newView()]))
   const follower = new KvFollower({
     record: parseWorkerRecord({ worker_id: 'a', url: 'link://a', model_name: 'm', kv_block_size: 4 }),
     transport: kvEvents,
@@ -27,8 +24,8 @@ function rig(ranks: readonly number[] = [0], blocksMax = 10_000) {
     logger: { ...silentLogger, warn: (_, message) => warnings.push(message) },
     onState: (state) => states.push(state),
   })
-  const blocks = (rank = 0) => views.get(rank)?.blockCount
-  return { follower, counts, clock, kvEvents, warnings, states, index, views, blocks }
+  const blocks = (rank = 0) => index.blocksOf(views.get(rank)?.target ?? -1, tiers.device)
+  return { follower, counts, clock, kvEvents, warnings, states, index, views, newView, blocks }
 }
 
 const abcd = storedText('abcd', 4, 1)
@@ -46,7 +43,7 @@ describe('following the events of a worker', () => {
     await until(() => blocks() === 1)
     source.batch(10, [{ type: 'AllBlocksCleared' }])
     await until(() => blocks() === 0)
-    expect([counts.snapshots, counts.batches, counts.gaps]).toEqual([2, 2, 0])
+    expect([counts.snapshots, counts.batches, counts.gaps]).toEqual([2, 4, 0])
     await follower.stop()
   })
 
@@ -184,21 +181,18 @@ const turn = () => new Promise((resolve) => setImmediate(resolve))
 describe('a snapshot that is long', () => {
   const events = Array.from({ length: 60 }, (_, number) => bigEvent(number + 1))
   const whole = 60 * 1024
-  const forms = [
-    ['in one payload', [payloadOf(events)]],
-    ['in many payloads', events.map((event) => payloadOf([event]))],
-  ] as const
+  const payloads = events.map((event) => payloadOf([event]))
 
-  test.each(forms)('%s lets the event loop turn on the way, and is there in the end', async (_, payloads) => {
+  test('lets the event loop turn on the way, and is there in the end', async () => {
     const { follower, kvEvents, blocks, states } = rig([0], 1_000_000)
     kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 3, payloads })
     kvEvents.of('a').batch(4, [abcd])
     const seen: number[] = []
     for (let before = -1; before !== whole + 1; await turn()) {
-      before = blocks() as number
+      before = blocks()
       if (before !== seen.at(-1)) seen.push(before)
     }
-    // A slice is 256 KiB, and ends with an event.
+    // A slice is 256 KiB, and ends with a payload.
     const parts = seen.slice(1).map((count, index) => count - (seen[index] as number))
     expect(Math.max(...parts)).toBeLessThanOrEqual(16 * 1024)
     expect(seen.length).toBeGreaterThan(4)
@@ -210,13 +204,13 @@ describe('a snapshot that is long', () => {
   })
 
   test('shows the part that is applied and nothing of what it replaces, and is waiting until it is whole', async () => {
-    const { follower, kvEvents, blocks, states, views } = rig([0], 1_000_000)
-    const hasOld = () =>
-      views.get(0)?.has(chainBlockHashes(Uint32Array.from(Buffer.from('wxyz')), 4)[0] as bigint)
+    const { follower, kvEvents, blocks, states, index, views } = rig([0], 1_000_000)
+    const [old] = chainBlockHashes(Uint32Array.from(Buffer.from('wxyz')), 4)
+    const hasOld = () => index.has(views.get(0)?.target ?? -1, tiers.device, old as bigint)
     kvEvents.of('a').snapshot(0, [wxyz])
     await until(() => hasOld() === true)
-    kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 9, payloads: [payloadOf(events)] })
-    await until(() => (blocks() as number) > 1)
+    kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 9, payloads })
+    await until(() => blocks() > 1)
     expect(blocks()).toBeLessThan(whole)
     expect([hasOld(), follower.state]).toEqual([false, 'waiting'])
     await until(() => follower.state === 'live')
@@ -225,26 +219,25 @@ describe('a snapshot that is long', () => {
     await follower.stop()
   })
 
-  test.each(forms)('%s is dropped where it stands when the worker is replaced', async (_, payloads) => {
-    const { follower, kvEvents, blocks, counts, index, views, states } = rig([0], 1_000_000)
+  test('is dropped where it stands when the worker is replaced', async () => {
+    const { follower, kvEvents, blocks, index, views, newView, states } = rig([0], 1_000_000)
     kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 0, payloads })
-    await until(() => (blocks() as number) > 0)
-    const options = { index, blockSizeTokens: 4, engineHashesMax: 1_000_000, counts, workerId: 'a', rank: 0 }
+    await until(() => blocks() > 0)
     const old = views.get(0) as CacheView
     old.close()
-    const successor = new CacheView(options)
+    const successor = newView()
     expect(successor.target).toBe(old.target) // so what is applied to the old one would show in the new one
     await follower.stop()
     for (let turns = 0; turns < 20; turns++) await turn()
-    expect([successor.blockCount, states]).toEqual([0, []])
+    expect([index.blocksOf(successor.target, tiers.device), states]).toEqual([0, []])
     expect(kvEvents.of('a').isLeft).toBe(true)
   })
 
   test('of a worker does not hold up the events of another', async () => {
     const slow = rig([0], 1_000_000)
     const quick = rig()
-    slow.kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 0, payloads: [payloadOf(events)] })
-    await until(() => (slow.blocks() as number) > 0)
+    slow.kvEvents.of('a').send({ type: 'snapshot', rank: 0, sequence: 0, payloads })
+    await until(() => slow.blocks() > 0)
     quick.kvEvents.of('a').snapshot(0, [abcd])
     await until(() => quick.blocks() === 1)
     expect(slow.blocks()).toBeLessThan(whole)

@@ -1,7 +1,6 @@
 import type { KvEventMessage, KvEventTransport, Logger, WorkerRecord } from '@infera/fleet'
-import type { CacheView } from '../cache/cache-view.js'
-import type { KvEventCounts } from '../cache/event-counters.js'
-import { KvBatchReader } from '../cache/kv-event-decoder.js'
+import type { CacheView } from '@infera/native'
+import type { KvEventCounts } from '../cache/kv-event-counts.js'
 import { Backoff, type BackoffOptions } from './backoff.js'
 
 /** Unreadable batches in a row after which a worker's view is called degraded. */
@@ -15,9 +14,9 @@ const sliceBytes = 256 * 1024
 
 /**
  * What the router knows of a worker's cache: `live` follows its events; `waiting` has subscribed and has no whole snapshot yet;
- * `degraded` cannot read them; `no-block-size` and `no-event-source` say why there is nothing to follow.
+ * `degraded` cannot read them; `no-block-size`, `no-event-source` and `no-room` (in the index) say why there is nothing to follow.
  */
-export type CacheState = 'live' | 'waiting' | 'degraded' | 'no-block-size' | 'no-event-source'
+export type CacheState = 'live' | 'waiting' | 'degraded' | 'no-block-size' | 'no-event-source' | 'no-room'
 
 export interface KvFollowerOptions {
   readonly record: WorkerRecord
@@ -136,7 +135,6 @@ export class KvFollower {
       return false
     }
     this.#sequences.set(rank, sequence)
-    counts.batches += 1
     const isReadable = await this.#applyPayload(view, message.payload)
     if (!isReadable) {
       // What it said is as lost as a batch that never came.
@@ -157,25 +155,14 @@ export class KvFollower {
   /** @returns false when it cannot be read; the view is as it was then */
   async #applyPayload(view: CacheView, payload: Uint8Array): Promise<boolean> {
     const { counts } = this.#options
-    const batch = new KvBatchReader(payload)
-    if (batch.isMalformed) {
-      await this.#pace(payload.length)
-      return false
-    }
-    while (!batch.isAtEnd) {
-      view.apply(batch.read(sliceBytes))
-      await this.#pace(Math.min(payload.length, sliceBytes))
-      // The view is closed then, and its place in the index may be another worker's.
-      if (this.#stopping.signal.aborted) return true
-    }
-    counts.unknownTags += batch.unknownTagCount
-    counts.badEvents += batch.badEventCount
-    return true
+    const malformedBefore = counts.malformedBatches
+    view.apply(payload, counts)
+    await this.#pace(payload.length)
+    return counts.malformedBatches === malformedBefore
   }
 
   #failed(): void {
-    const { counts, logger, record } = this.#options
-    counts.malformedBatches += 1
+    const { logger, record } = this.#options
     this.#failureCount += 1
     if (this.#failureCount < failuresUntilDegraded || this.#hasWarned) return
     this.#hasWarned = true

@@ -1,4 +1,4 @@
-import { chainBlockHashes } from '../prompt/block-hash.js'
+import { chainBlockHashes } from '@infera/native'
 import type { InferenceBody, InferencePath } from '../prompt/prompt-model.js'
 import { type CacheHints, parseCacheHints } from '../scheduling/cache-hints.js'
 import { imageKeysOf } from '../scheduling/image-keys.js'

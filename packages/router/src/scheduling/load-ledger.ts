@@ -1,4 +1,4 @@
-import { U64Table } from '../cache/u64-table.js'
+import { MemoryLedger, U64Table } from '@infera/native/internal'
 
 /** The load charged to a target for one request, until it ends. */
 export interface Booking {
@@ -13,6 +13,9 @@ export interface TargetLoad {
   /** Distinct blocks of the prompts in flight: a prefix that two requests share is there once. */
   readonly activeBlocks: number
 }
+
+/** The router bounds the requests in flight, and with them the blocks of their prompts. */
+const unbounded = new MemoryLedger(Number.POSITIVE_INFINITY)
 
 const noLoad: TargetLoad = { requestsInFlight: 0, activeBlocks: 0 }
 
@@ -54,7 +57,7 @@ export class LoadLedger {
 
 class Account implements TargetLoad {
   /** Block hash -> requests in flight that hold it. */
-  readonly #references = new U64Table()
+  readonly #references = new U64Table(unbounded)
   requestsInFlight = 0
 
   get activeBlocks(): number {

@@ -3,16 +3,15 @@ import {
   parseWorkerRecord,
   seededRandom,
   silentLogger,
+  VirtualClock,
   type WorkerRecord,
 } from '@infera/fleet'
+import { type CacheView, chainBlockHashes, createPrefixIndex, newKvEventCounts } from '@infera/native'
 import { describe, expect, test } from 'vitest'
-import { CacheView } from '../cache/cache-view.js'
-import { zeroEventCounts } from '../cache/event-counters.js'
-import { PrefixIndex } from '../cache/prefix-index.js'
-import { chainBlockHashes } from '../prompt/block-hash.js'
 import { PreparedRequest } from '../request/prepared-request.js'
 import { PromptBook } from '../request/prompt-book.js'
 import { BytePromptModel } from '../testing/byte-prompt-model.js'
+import { payloadOf, storedText } from '../testing/scripted-kv-events.js'
 import { KvAwarePolicy } from './kv-aware.js'
 import { LoadLedger } from './load-ledger.js'
 import { type PlaceableWorker, Placer, type Plan } from './placer.js'
@@ -26,7 +25,7 @@ async function rigOf(
   workers: Record<string, Overrides>,
   { policy = new KvAwarePolicy({ mixed: 1, prefill: 1, decode: 1 }) }: { policy?: RoutingPolicy } = {},
 ) {
-  const index = new PrefixIndex({ blocksMax: 10_000 })
+  const index = createPrefixIndex({ pairsMax: 10_000 })
   const ledger = new LoadLedger()
   const prompts = new PromptBook(silentLogger)
   await prompts.load([{ name: 'm', prompt: new BytePromptModel() }])
@@ -38,9 +37,7 @@ async function rigOf(
     const blockSizeTokens = record.kv_block_size ?? 0
     const targets = expandTargets(record).map((target) => {
       if (isSilent || blockSizeTokens === 0) return { target, view: undefined }
-      const rank = target.rank ?? 0
-      const counts = zeroEventCounts()
-      const view = new CacheView({ index, blockSizeTokens, engineHashesMax: 1000, counts, workerId, rank })
+      const view = index.createView({ blockSizeTokens, engineHashesMax: 1000 })
       views.set(target.routeKey, view)
       return { target, view }
     })
@@ -52,6 +49,7 @@ async function rigOf(
     ledger,
     policy: () => policy,
     transportKinds: new Set(['http']),
+    clock: new VirtualClock(),
     random: seededRandom(1),
   })
   const request = (prompt: unknown, { role, ...fields }: { role?: Role; [name: string]: unknown } = {}) => {
@@ -67,16 +65,7 @@ async function rigOf(
     /** The target's engine says that it holds the full blocks of this text. */
     hold(routeKey: string, text: string) {
       const view = views.get(routeKey) as CacheView
-      const tokens = Uint32Array.from(Buffer.from(text))
-      const blockHashes = chainBlockHashes(tokens, view.blockSizeTokens)
-      const unsaid = {
-        parentHash: null,
-        blockSizeTokens: null,
-        groupKind: null,
-        medium: null,
-        groupIndex: null,
-      }
-      view.apply([{ type: 'blockStored', isRemote: false, ...unsaid, blockHashes, tokens }])
+      view.apply(payloadOf([storedText(text, view.blockSizeTokens)]), newKvEventCounts())
     },
     /** A plan for this prompt; fails the test when nobody may take it. */
     plan(prompt: unknown, fields: Record<string, unknown> = {}, options: { tried?: string[] } = {}) {

@@ -1,6 +1,5 @@
-import type { Random, RouteTarget, WorkerRecord } from '@infera/fleet'
-import type { CacheView } from '../cache/cache-view.js'
-import type { PrefixIndex } from '../cache/prefix-index.js'
+import type { Clock, Random, RouteTarget, WorkerRecord } from '@infera/fleet'
+import type { CacheView, PrefixIndex } from '@infera/native'
 import { invariant } from '../invariant.js'
 import type { PreparedRequest } from '../request/prepared-request.js'
 import { eligibleWorkers, type SkippedWorker } from './filter.js'
@@ -40,6 +39,7 @@ export interface PlacerOptions<W extends PlaceableWorker> {
   /** The policy that decides now; asked once for each placement. */
   readonly policy: () => RoutingPolicy
   readonly transportKinds: ReadonlySet<string>
+  readonly clock: Clock
   readonly random: Random
 }
 
@@ -130,9 +130,10 @@ export class Placer<W extends PlaceableWorker> {
   }
 
   #match(hashes: BigUint64Array): Uint32Array {
-    const { index } = this.#options
-    if (this.#overlaps.length < index.targetCount) this.#overlaps = new Uint32Array(index.targetCount * 2)
-    index.match(hashes, this.#overlaps)
+    const { index, clock } = this.#options
+    const { targetCount } = index
+    if (this.#overlaps.length < targetCount) this.#overlaps = new Uint32Array(targetCount * 2)
+    index.match(hashes, this.#overlaps, { nowMs: clock.now() })
     return this.#overlaps
   }
 }

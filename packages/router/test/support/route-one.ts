@@ -41,9 +41,10 @@ const request = {
   body: { model: 'm', messages: [{ role: 'user', content: 'hi' }] },
 } as const
 const { workerId } = router.route(request)
+const { implementation } = router.stats().index
 let answer = ''
 for await (const chunk of (await router.dispatch(request)).body) answer += new TextDecoder().decode(chunk)
 const blocks = chainBlockHashes(Uint32Array.of(1, 2, 3, 4), 2).length
 await router.close()
 await discovery.close()
-console.log(JSON.stringify({ byName, asAddon, workerId, answer, blocks }))
+console.log(JSON.stringify({ byName, asAddon, workerId, answer, blocks, implementation }))

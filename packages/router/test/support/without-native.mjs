@@ -1,6 +1,6 @@
 // Preloaded into a process: from then on nothing of a package called @infera/native can be loaded, by name or as an addon.
 import { readFileSync } from 'node:fs'
-import { register } from 'node:module'
+import Module, { register } from 'node:module'
 import { dirname, join } from 'node:path'
 
 const hooks = `
@@ -11,6 +11,14 @@ export async function resolve(specifier, context, next) {
   return next(specifier, context)
 }`
 register(`data:text/javascript,${encodeURIComponent(hooks)}`)
+
+const resolveFilename = Module._resolveFilename
+Module._resolveFilename = (request, ...rest) => {
+  if (request === '@infera/native' || request.startsWith('@infera/native/')) {
+    throw Object.assign(new Error(`taken away: ${request}`), { code: 'ERR_TAKEN_AWAY' })
+  }
+  return resolveFilename.call(Module, request, ...rest)
+}
 
 const dlopen = process.dlopen
 process.dlopen = (module, file, ...rest) => {

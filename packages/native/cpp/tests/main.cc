@@ -1,0 +1,12 @@
+#include <cstdio>
+
+#include "suites.h"
+
+int main() {
+  infera::testing::BlockHashTests();
+  infera::testing::DecoderTests();
+  infera::testing::PrefixIndexTests();
+  infera::testing::SnapshotTests();
+  infera::testing::CacheViewTests();
+  std::puts("all passed");
+}

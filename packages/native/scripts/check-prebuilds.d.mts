@@ -1,0 +1,1 @@
+export function faultsOf(folder: string): string[]
