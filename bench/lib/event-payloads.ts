@@ -3,25 +3,26 @@ import { encode } from '@msgpack/msgpack'
 
 /**
  * Event batches as vLLM sends them: prompts of 64 blocks, stored `blocksPerEvent` at a time.
- * @returns one batch of one event each
+ * @returns batches of one event each, and for each prompt the batch that removes it
  */
 export function eventPayloads(options: {
   blocks: number
   blocksPerEvent: number
   blockSizeTokens: number
   random: Random
-}): Uint8Array[] {
+}): { readonly stores: readonly Uint8Array[]; readonly removals: readonly Uint8Array[] } {
   const { blocks, blocksPerEvent, blockSizeTokens, random } = options
-  const hash = () => BigInt(Math.floor(random() * 2 ** 52)) + 1n
-  const payloads: Uint8Array[] = []
-  let parent: bigint | null = null
+  const half = () => BigInt(Math.floor(random() * 2 ** 32))
+  const hash = () => (half() << 32n) | half()
+  const stores: Uint8Array[] = []
+  const removals: Uint8Array[] = []
+  let prompt: bigint[] = []
   for (let stored = 0; stored < blocks; stored += blocksPerEvent) {
-    if (stored % 64 === 0) parent = null
     const block_hashes = Array.from({ length: blocksPerEvent }, hash)
     const event = {
       type: 'BlockStored',
       block_hashes,
-      parent_block_hash: parent,
+      parent_block_hash: prompt.at(-1) ?? null,
       token_ids: Array.from({ length: blocksPerEvent * blockSizeTokens }, () =>
         Math.floor(random() * 150_000),
       ),
@@ -29,8 +30,11 @@ export function eventPayloads(options: {
       lora_id: null,
       medium: 'GPU',
     }
-    payloads.push(encode([0, [event], null], { useBigInt64: true }))
-    parent = block_hashes.at(-1) as bigint
+    stores.push(encode([0, [event], null], { useBigInt64: true }))
+    prompt.push(...block_hashes)
+    if (prompt.length < 64) continue
+    removals.push(encode([0, [{ type: 'BlockRemoved', block_hashes: prompt }]], { useBigInt64: true }))
+    prompt = []
   }
-  return payloads
+  return { stores, removals }
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { aboveFloor, compareVersions, highestVersion, targetOf } from '../scripts/binary-facts.mjs'
@@ -40,6 +40,17 @@ describe('what may be published', () => {
     const folder = emptyFolder()
     for (const target of expectedPrebuilds) if (target !== missing) put(folder, target)
     expect(faultsOf(folder)).toEqual([`${prebuildPath(missing)} is missing`])
+  })
+
+  test('which is what the release workflow builds', () => {
+    const workflow = readFileSync(
+      new URL('../../../.github/workflows/native-release.yml', import.meta.url),
+      'utf8',
+    )
+    const built = [...workflow.matchAll(/\{ platform: (\w+), arch: (\w+), libc: ["']?(\w*)["']?, runner/g)].map(
+      ([, platform, arch, libc]) => ({ platform, arch, ...(libc ? { libc } : {}) }),
+    )
+    expect(built).toEqual(expectedPrebuilds)
   })
 
   test('not with a binary in the folder of another platform', () => {

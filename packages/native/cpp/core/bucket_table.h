@@ -13,7 +13,7 @@
 //     and leaves nothing behind that fits nowhere.
 //   - Tables of one map grow by different factors, so that they neither all grow in the same moment nor all are half empty
 //     in the same moment: together they hold three quarters on average at any size.
-//   - A table of less than a page has one array of its own.
+//   - A table of less than four pages has one array of its own, since the last page would be half empty.
 #pragma once
 
 #include <array>
@@ -91,6 +91,12 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
     return SlotRef{Bucket(slot / kSlotsPerBucket) + slot % kSlotsPerBucket};
   }
 
+  // What a probe reads, in its order, each of which says where the next lies: the table, its list of pages, the bucket.
+  // Where tables are many and seldom used, each is a miss of its own.
+  INFERA_PREFETCHES void PrefetchTable() const noexcept { __builtin_prefetch(this, 0, 3); }
+  INFERA_PREFETCHES void PrefetchPage(std::uint64_t key) const noexcept {
+    if (capacity_ != 0) __builtin_prefetch(pages_.data() + Home(key) / kBucketsPerPage, 0, 3);
+  }
   INFERA_PREFETCHES void Prefetch(std::uint64_t key) const noexcept {
     if (capacity_ == 0) return;
     PrefetchBucket(Bucket(Home(key)));
@@ -177,13 +183,16 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
   }
 
   // Gives memory back once the table is at most a third full. When there is no room for the smaller table beside the old
-  // one, nothing happens.
+  // one, or keys crowd too much for it, nothing happens, and a quarter of them must go before it is tried again.
   void Shrink(MemoryLedger& ledger) noexcept {
     if (size_ == 0) {
       Clear();
-    } else if (capacity_ > 1 && std::uint64_t{size_} * 3 < std::uint64_t{capacity_} * kSlotsPerBucket) {
+    } else if (capacity_ > 1 && size_ <= shrink_at_ &&
+               std::uint64_t{size_} * 3 < std::uint64_t{capacity_} * kSlotsPerBucket) {
       const auto capacity = static_cast<std::uint32_t>(std::uint64_t{size_} * 64 / ((kLoadMax - 8) * kSlotsPerBucket) + 1);
-      if (Extent(capacity).capacity < capacity_) (void)Rebuild(ledger, capacity);
+      bool is_out_of_memory = false;
+      if (Extent(capacity).capacity >= capacity_ || Copy(ledger, Extent(capacity), is_out_of_memory)) return;
+      shrink_at_ = size_ / 4 * 3;
     }
   }
 
@@ -193,6 +202,7 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
     pages_.Free();
     small_.Free();
     capacity_ = bucket_count_ = size_ = 0;
+    shrink_at_ = kAnySize;
   }
 
   void Swap(BucketTable& other) noexcept {
@@ -201,21 +211,24 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
     std::swap(capacity_, other.capacity_);
     std::swap(bucket_count_, other.bucket_count_);
     std::swap(size_, other.size_);
+    std::swap(shrink_at_, other.shrink_at_);
   }
 
  private:
   static constexpr std::uint32_t kBucketWords = kWords * kSlotsPerBucket;
-  // Of 64. A bucket is then full, and a new key has to go on, about every fourth time just before a table grows.
-  static constexpr std::uint32_t kLoadMax = 60;
-  // Of 64: the least step by which a table grows, to which up to 7 are added.
-  static constexpr std::uint32_t kStepMin = 28;
+  // Of 64: how full a table gets, and the least step by which it grows, to which up to 7 are added. Fuller tables make new
+  // keys pass full buckets, smaller steps copy each slot more often; names, the larger slots, are packed the closer.
+  static constexpr std::uint32_t kLoadMax = kWords == 2 ? 56 : 57;
+  static constexpr std::uint32_t kStepMin = kWords == 2 ? 20 : 13;
   static constexpr std::uint32_t kRunMax = 128;
   static constexpr std::uint32_t kCapacityMax = 1u << 27;
   static constexpr std::uint32_t kFilledOnStack = 1024;
   static constexpr std::uint32_t kReadAhead = 8;  // buckets
+  static constexpr std::uint32_t kAnySize = 0xffffffff;
   static constexpr std::uint32_t kPageKind = kWords - 2;
   static constexpr std::uint32_t kPageBytes = PagePool::kPageBytes[kPageKind];
   static constexpr std::uint32_t kBucketsPerPage = kPageBytes / (kBucketWords * sizeof(std::uint64_t));
+  static constexpr std::uint32_t kSmallBuckets = 4 * kBucketsPerPage;
   static_assert(kBucketsPerPage * kBucketWords * sizeof(std::uint64_t) == kPageBytes);
   // Where a key comes to lie after growing is no further from its new home than it was from its old one, but for rounding.
   static constexpr std::uint32_t kReservePages = (kRunMax + 16) / kBucketsPerPage + 3;
@@ -330,11 +343,11 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
     std::uint32_t capacity;
     std::uint32_t buckets;
   };
-  // At least this capacity, with some buckets behind it for what runs over, in whole pages unless it is less than one.
+  // At least this capacity, with some buckets behind it for what runs over, in whole pages unless it is small.
   [[nodiscard]] static Size Extent(std::uint32_t capacity) noexcept {
     const std::uint32_t behind = capacity / 32 < 8 ? capacity / 32 + 1 : 8;
     std::uint32_t buckets = capacity + behind;
-    if (buckets >= kBucketsPerPage) buckets = (buckets + kBucketsPerPage - 1) / kBucketsPerPage * kBucketsPerPage;
+    if (buckets >= kSmallBuckets) buckets = (buckets + kBucketsPerPage - 1) / kBucketsPerPage * kBucketsPerPage;
     return {buckets - behind, buckets};
   }
 
@@ -351,8 +364,8 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
 
   // Into fresh memory; the old table stays until that is done.
   [[nodiscard]] bool Copy(MemoryLedger& ledger, Size wanted, bool& is_out_of_memory) noexcept {
-    const bool is_small = wanted.buckets < kBucketsPerPage;
-    const std::uint32_t page_count = is_small ? 1 : wanted.buckets / kBucketsPerPage;
+    const bool is_small = wanted.buckets < kSmallBuckets;
+    const std::uint32_t page_count = (wanted.buckets + kBucketsPerPage - 1) / kBucketsPerPage;
     is_out_of_memory = true;
     BucketTable made;
     Filled filled;
@@ -362,7 +375,8 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
       made.small_ = Buffer<std::uint64_t>::Make(ledger, std::size_t{wanted.buckets} * kBucketWords);
       if (made.small_.data() == nullptr) return false;
       Empty(made.small_.data(), wanted.buckets);
-      made.pages_[0] = made.small_.data();
+      for (std::uint32_t page = 0; page < page_count; ++page)
+        made.pages_[page] = made.small_.data() + std::size_t{page} * kBucketsPerPage * kBucketWords;
     } else {
       std::uint64_t* chain = ledger.pages().Take(kPageKind, page_count);
       if (chain == nullptr) return false;
@@ -424,6 +438,7 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
     pages_.Swap(pages);
     capacity_ = wanted.capacity;
     bucket_count_ = ready * kBucketsPerPage;
+    shrink_at_ = kAnySize;
     return true;
   }
 
@@ -473,10 +488,11 @@ class alignas(64) BucketTable {  // a cache line: a probe begins with it
   };
 
   Buffer<std::uint64_t*> pages_;
-  Buffer<std::uint64_t> small_;  // the only page of a table that has less than one
+  Buffer<std::uint64_t> small_;  // all pages of a small table
   std::uint32_t capacity_ = 0;  // buckets that are a home
   std::uint32_t bucket_count_ = 0;
   std::uint32_t size_ = 0;
+  std::uint32_t shrink_at_ = kAnySize;  // no Shrink above this size
 };
 
 }  // namespace infera

@@ -110,16 +110,16 @@ void CacheView::Store(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts
     names = batch.hashes.From(event.hash_begin, event.hash_count);
     for (std::uint64_t& name : names) name = MixHash(name);
     // Their memory comes while the blocks are hashed.
-    for (std::size_t at = 0; at < std::min(blocks, kAhead); ++at) names_.Prefetch(names[at]);
+    names_.Prefetch(names.first(std::min(blocks, kRun)));
   }
   ChainBlockHashes(batch.tokens.From(event.token_begin, event.token_count), options_.block_size, parent_hash, chain);
   for (std::size_t begin = 0; begin < blocks; begin += kRun) {
-    PrefixIndex::Writer writer(*index_);
     const std::size_t end = std::min(blocks, begin + kRun);
+    if (begin != 0 && is_aligned) names_.Prefetch(names.subspan(begin, end - begin));
+    PrefixIndex::Writer writer(*index_);
     for (std::size_t at = begin; at < std::min(end, begin + kAhead); ++at) writer.Prefetch(tier, chain[at]);
     for (std::size_t at = begin; at < end; ++at) {
       if (at + kAhead < end) writer.Prefetch(tier, chain[at + kAhead]);
-      if (at + kAhead < names.size()) names_.Prefetch(names[at + kAhead]);
       bool is_held = false;
       if (is_aligned) {
         const bool is_root = at == 0 && !event.has_parent;
@@ -335,7 +335,7 @@ void CacheView::Remove(const KvEvent& event, DecodedKvBatch& batch, KvEventCount
   for (std::uint64_t& name : names) name = MixHash(name);
   for (std::size_t begin = 0; begin < names.size(); begin += kRun) {
     const std::size_t end = std::min(names.size(), begin + kRun);
-    for (std::size_t at = begin; at < end; ++at) names_.Prefetch(names[at]);
+    names_.Prefetch(names.subspan(begin, end - begin));
     PrefixIndex::Writer writer(*index_);
     for (std::size_t at = begin; at < end; ++at) {
       if (Drop(writer, tier, names[at])) ++counts.removed_blocks;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "msgpack_reader.h"
+#include "plain_tokens.h"
 
 namespace infera {
 namespace {
@@ -289,49 +290,9 @@ class BatchDecoder {
   // As many tokens as are packed in the usual ways. @returns how many; the reader is in front of the next.
   [[nodiscard]] std::uint32_t PlainTokens(std::uint32_t* out, std::uint32_t count) noexcept {
     const std::byte* here = reader_.here();
-    const std::byte* const end = reader_.end();
-    std::uint32_t at = 0;
-    // Ids of two and of four bytes alternate at random: their length comes by arithmetic, not by a branch. What takes the
-    // time is the chain from one tag to the next, so one read serves two tags.
-    while (count - at >= 2 && end - here >= 16) {
-      const auto bits = LoadLittle<std::uint64_t>(here);
-      const auto tag = static_cast<std::uint32_t>(bits & 0xff);
-      const std::uint32_t longer = tag & 2;
-      const std::uint32_t next = 3 + longer;
-      const auto next_tag = static_cast<std::uint32_t>(bits >> (8 * next)) & 0xff;
-      if (tag - 0xcd > 1 || next_tag - 0xcd > 1) {
-        if (!PlainToken(here, out[at])) break;
-        ++at;
-        continue;
-      }
-      const std::uint32_t next_longer = next_tag & 2;
-      out[at] = static_cast<std::uint32_t>((__builtin_bswap64(bits) << 8) >> (48 - longer * 8));
-      out[at + 1] = static_cast<std::uint32_t>((LoadBig<std::uint64_t>(here + next) << 8) >> (48 - next_longer * 8));
-      at += 2;
-      here += next + 3 + next_longer;
-    }
-    while (at < count && end - here >= 8 && PlainToken(here, out[at])) ++at;
+    const std::uint32_t read = ReadPlainTokens(here, reader_.end(), out, count);
     reader_.MoveTo(here);
-    return at;
-  }
-
-  // REQUIRES: eight bytes. False, with nothing read, when it is packed in no usual way.
-  [[nodiscard]] static bool PlainToken(const std::byte*& here, std::uint32_t& token) noexcept {
-    const auto bits = LoadBig<std::uint64_t>(here);
-    const auto tag = static_cast<std::uint32_t>(bits >> 56);
-    if (tag < 0x80) {
-      token = tag;
-      here += 1;
-    } else if (tag == 0xcc) {
-      token = static_cast<std::uint32_t>(bits >> 48) & 0xff;
-      here += 2;
-    } else if (tag - 0xcd <= 1) {
-      token = static_cast<std::uint32_t>((bits << 8) >> (48 - (tag & 2) * 8));
-      here += 3 + (tag & 2);
-    } else {
-      return false;
-    }
-    return true;
+    return read;
   }
 
   [[nodiscard]] bool OutOfMemory() noexcept {

@@ -12,7 +12,8 @@
 //
 // A batch that is no sound msgpack from its first byte to its last, or is no batch, is malformed as a whole and has no
 // events. A sound event of a known tag with fields that cannot be used (a token id of 2^32 or more, a fraction, a missing
-// parent) is counted as bad and left out. Names and tags of more than 64 bytes are none that anybody knows.
+// parent) is counted as bad and left out. A field name of more than 64 bytes is one that nobody knows, and passed over; an
+// event with such a tag is bad.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "bucket_table.h"
 #include "side_map.h"
@@ -38,7 +39,12 @@ class NameTable {
     return HasChildren(slot) && (TiersOf(slot) & BitOf(Tier::kDevice)) == 0;
   }
 
-  INFERA_PREFETCHES void Prefetch(std::uint64_t mixed) const noexcept { tables_[SubTableOf(mixed)].Prefetch(KeyOf(mixed)); }
+  // For some names at once, whose memory then comes at the same time. A view is idle between its events, and all of it cold.
+  INFERA_PREFETCHES void Prefetch(std::span<const std::uint64_t> names) const noexcept {
+    for (const std::uint64_t mixed : names) tables_[SubTableOf(mixed)].PrefetchTable();
+    for (const std::uint64_t mixed : names) tables_[SubTableOf(mixed)].PrefetchPage(KeyOf(mixed));
+    for (const std::uint64_t mixed : names) tables_[SubTableOf(mixed)].Prefetch(KeyOf(mixed));
+  }
   // Ghosts are found, too.
   [[nodiscard]] NameSlot Find(std::uint64_t mixed) noexcept { return {tables_[SubTableOf(mixed)].Find(KeyOf(mixed))}; }
   // Empty when there is no memory. REQUIRES: the name is not there; tiers != 0.

@@ -68,11 +68,14 @@ void Hashing() {
   Print("hash/32k", "us", runs.At(0), runs.At(0.5));
 }
 
-// `targets` workers, `total` blocks in chains of 128, a chain at a time to a worker at random.
+// `targets` workers, `total` blocks in chains of 128, a chain at a time to a worker at random. "growing" is from empty to
+// that size; the other rate is that of an index which has the size and keeps it: every other chain goes, and new ones come.
 void Store(const char* name, std::uint32_t targets, std::uint64_t total, int count) {
+  Runs growing;
   Runs runs;
   Runs removes;
   double bytes = 0;
+  constexpr std::uint64_t kChain = 128;
   for (int run = 0; run < count; ++run) {
     Random random(7);
     const auto index = MakeIndex();
@@ -80,41 +83,56 @@ void Store(const char* name, std::uint32_t targets, std::uint64_t total, int cou
       std::uint32_t target;
       if (!index->AddTarget(true, target).ok()) std::abort();
     }
-    std::vector<std::uint64_t> hashes(total);
+    std::vector<std::uint64_t> hashes(total + total / 2);
     for (std::uint64_t& hash : hashes) hash = random.Next();
+    const auto target_of = [targets](std::uint64_t at) { return static_cast<std::uint32_t>(at / kChain % targets); };
+    const auto chain_at = [&](std::uint64_t at) { return std::span(hashes).subspan(at, kChain); };
     double start = Now();
-    for (std::uint64_t at = 0; at < total; at += 128)
-      (void)index->Retain(static_cast<std::uint32_t>(at / 128 % targets), Tier::kDevice, std::span(hashes).subspan(at, 128));
-    runs.Add(static_cast<double>(total) / (Now() - start));
+    for (std::uint64_t at = 0; at < total; at += kChain) (void)index->Retain(target_of(at), Tier::kDevice, chain_at(at));
+    growing.Add(static_cast<double>(total) / (Now() - start));
     bytes = static_cast<double>(index->stats().ledger_bytes) / static_cast<double>(total);
     start = Now();
-    for (std::uint64_t at = 0; at < total; at += 128)
-      (void)index->Release(static_cast<std::uint32_t>(at / 128 % targets), Tier::kDevice, std::span(hashes).subspan(at, 128));
-    removes.Add(static_cast<double>(total) / (Now() - start));
+    for (std::uint64_t at = 0; at < total; at += 2 * kChain)
+      (void)index->Release(target_of(at), Tier::kDevice, chain_at(at));
+    removes.Add(static_cast<double>(total / 2) / (Now() - start));
+    start = Now();
+    for (std::uint64_t at = total; at < hashes.size(); at += kChain)
+      (void)index->Retain(target_of(at), Tier::kDevice, chain_at(at));
+    runs.Add(static_cast<double>(total / 2) / (Now() - start));
+    if (index->stats().pairs != total) std::abort();
   }
-  char label[64];
-  std::snprintf(label, sizeof label, "store/%s", name);
-  Print(label, "M blocks/s", runs.At(1), runs.At(0.5));
-  std::snprintf(label, sizeof label, "remove/%s", name);
-  Print(label, "M blocks/s", removes.At(1), removes.At(0.5));
+  const auto print = [name](const char* what, Runs& values, const char* how) {
+    char label[64];
+    std::snprintf(label, sizeof label, "%s/%s%s", what, name, how);
+    Print(label, "M blocks/s", values.At(1), values.At(0.5));
+  };
+  print("store", runs, "");
+  print("store", growing, " growing");
+  print("remove", removes, "");
   std::printf("%-28s %10.1f\n", "  index bytes per pair", bytes);
 }
 
 // Whole payloads through decoder, hashing, names and index. 64 workers; events of `blocks` blocks, vLLM maps with integer
-// hashes; prompts of 64 blocks.
+// hashes; prompts of 64 blocks. Rates as above: growing, and in place of every other prompt that went.
 void Event(const char* name, std::uint32_t blocks, std::uint64_t total, int count) {
   constexpr std::uint32_t kViews = 64;
   constexpr std::uint32_t kPrompt = 64;
   std::vector<std::vector<std::byte>> payloads;
+  std::vector<std::vector<std::byte>> removals;  // one per prompt
   Random random(11);
   std::uint64_t made = 0;
-  for (std::uint64_t prompt = 0; made < total; ++prompt) {
+  while (made < total + total / 2) {
     std::uint64_t parent = 0;
+    Pack removal;
+    removal.Array(2).Float(1.5).Array(1).Map(2).Text("type").Text("BlockRemoved").Text("block_hashes").Array(kPrompt);
     for (std::uint32_t at = 0; at < kPrompt; at += blocks) {
       Pack pack;
       pack.Array(3).Float(1.5).Array(1).Map(7).Text("type").Text("BlockStored").Text("block_hashes").Array(blocks);
       std::uint64_t last = 0;
-      for (std::uint32_t block = 0; block < blocks; ++block) pack.Int(last = random.Next() | std::uint64_t{1} << 40);
+      for (std::uint32_t block = 0; block < blocks; ++block) {
+        pack.Int(last = random.Next() | std::uint64_t{1} << 40);
+        removal.Int(last);
+      }
       pack.Text("parent_block_hash");
       if (at == 0) pack.Nil();
       else pack.Int(parent);
@@ -125,8 +143,13 @@ void Event(const char* name, std::uint32_t blocks, std::uint64_t total, int coun
       payloads.push_back(pack.bytes());
       made += blocks;
     }
+    removals.push_back(removal.bytes());
   }
+  const std::uint64_t per_prompt = kPrompt / blocks;
+  const std::uint64_t prompts = total / kPrompt;
+  Runs growing;
   Runs runs;
+  Runs removes;
   double bytes = 0;
   for (int run = 0; run < count; ++run) {
     const auto index = MakeIndex();
@@ -139,23 +162,31 @@ void Event(const char* name, std::uint32_t blocks, std::uint64_t total, int coun
     MemoryLedger ledger(std::uint64_t{1} << 30);
     DecodedKvBatch scratch(ledger);
     KvEventCounts counts;
+    const auto apply = [&](std::uint64_t first, std::uint64_t last) {
+      const double start = Now();
+      for (std::uint64_t at = first * per_prompt; at < last * per_prompt; ++at)
+        views[at / per_prompt % kViews]->ApplyBatch(payloads[at], scratch, counts);
+      return static_cast<double>((last - first) * kPrompt) / (Now() - start);
+    };
+    growing.Add(apply(0, prompts));
+    bytes = static_cast<double>(index->stats().ledger_bytes) / static_cast<double>(total);
     const double start = Now();
-    const std::uint64_t per_prompt = kPrompt / blocks;
-    for (std::uint64_t at = 0; at < payloads.size(); ++at)
-      views[at / per_prompt % kViews]->ApplyBatch(payloads[at], scratch, counts);
-    const double took = Now() - start;
-    runs.Add(static_cast<double>(counts.stored_blocks) / took);
-    if (counts.stored_blocks != made || counts.refused_blocks != 0) {
-      std::fprintf(stderr, "stored %llu of %llu, malformed %llu, bad %llu\n", static_cast<unsigned long long>(counts.stored_blocks),
-                   static_cast<unsigned long long>(made), static_cast<unsigned long long>(counts.malformed_batches),
-                   static_cast<unsigned long long>(counts.bad_events));
+    for (std::uint64_t prompt = 0; prompt < prompts; prompt += 2)
+      views[prompt % kViews]->ApplyBatch(removals[prompt], scratch, counts);
+    removes.Add(static_cast<double>(prompts / 2 * kPrompt) / (Now() - start));
+    runs.Add(apply(prompts, prompts + prompts / 2));
+    if (counts.stored_blocks != total + total / 2 || counts.removed_blocks != total / 2 || counts.bad_events != 0 ||
+        index->stats().pairs != total)
       std::abort();
-    }
-    bytes = static_cast<double>(index->stats().ledger_bytes) / static_cast<double>(made);
   }
-  char label[64];
-  std::snprintf(label, sizeof label, "event/%s", name);
-  Print(label, "M blocks/s", runs.At(1), runs.At(0.5));
+  const auto print = [name](const char* what, Runs& values, const char* how) {
+    char label[64];
+    std::snprintf(label, sizeof label, "%s/%s%s", what, name, how);
+    Print(label, "M blocks/s", values.At(1), values.At(0.5));
+  };
+  print("event", runs, "");
+  print("event", growing, " growing");
+  print("event remove", removes, "");
   std::printf("%-28s %10.1f\n", "  bytes per pair, full path", bytes);
 }
 

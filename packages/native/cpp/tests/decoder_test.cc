@@ -9,6 +9,7 @@
 #include "check.h"
 #include "msgpack_reader.h"
 #include "pack.h"
+#include "plain_tokens.h"
 #include "random.h"
 #include "suites.h"
 
@@ -203,6 +204,44 @@ void TokenWidths() {
   CHECK(decode.Tokens(0) == many);
 }
 
+// Runs of ids of all widths, other things among them, cut off anywhere: the two ways read what a reader of single values reads.
+void PlainRuns() {
+  Random random(29);
+  for (int round = 0; round < 20000; ++round) {
+    Pack pack;
+    std::vector<std::uint32_t> ids;
+    const std::uint32_t count = 1 + random.Below(40);
+    const std::uint32_t strange_one_in = random.OneIn(2) ? 1000 : 20;
+    bool is_plain = true;
+    for (std::uint32_t at = 0; at < count; ++at) {
+      if (random.OneIn(strange_one_in)) {
+        if (random.OneIn(2)) pack.Nil();
+        else pack.Int(std::uint64_t{1} << 40);
+        is_plain = false;
+      } else {
+        const auto id = static_cast<std::uint32_t>(random.Next() >> (32 + random.Below(32)));
+        pack.Int(id);
+        if (is_plain) ids.push_back(id);
+      }
+    }
+    std::vector<std::byte> bytes = pack.bytes();
+    if (random.OneIn(3)) bytes.resize(random.Below(static_cast<std::uint32_t>(bytes.size()) + 1));
+    bytes.shrink_to_fit();
+    for (const auto read : {ReadPlainTokens, ReadPlainTokensPortably}) {
+      std::vector<std::uint32_t> out(count);
+      const std::byte* here = bytes.data();
+      const std::uint32_t got = read(here, bytes.data() + bytes.size(), out.data(), count);
+      CHECK(got <= ids.size());
+      for (std::uint32_t at = 0; at < got; ++at) CHECK_EQ(out[at], ids[at]);
+      // It ends early only where that is said.
+      if (got < ids.size()) CHECK(bytes.data() + bytes.size() - here < 8);
+      Pack again;
+      for (std::uint32_t at = 0; at < got; ++at) again.Int(out[at]);
+      CHECK_EQ(static_cast<std::size_t>(here - bytes.data()), again.bytes().size());
+    }
+  }
+}
+
 void Places() {
   const std::vector<std::pair<std::string, KvEvent::Place>> media{
       {"GPU", KvEvent::Place::kDevice},     {"gpu", KvEvent::Place::kDevice},    {"CPU", KvEvent::Place::kHost},
@@ -379,6 +418,7 @@ void DecoderTests() {
       Test{"fields come in any order, strange ones between them, the last of two counts", AnyOrder},
       Test{"a byte string stands for the integer of its last 8 bytes", ByteHashes},
       Test{"tokens of every width decode", TokenWidths},
+      Test{"runs of plain tokens are read alike in every way, up to what is none", PlainRuns},
       Test{"media and locality name the tier", Places},
       Test{"unknown tags are counted and passed over", UnknownTags},
       Test{"an event with unusable fields is counted and its neighbours stand", BadEvents},

@@ -4,6 +4,7 @@
 
 int main() {
   infera::testing::BlockHashTests();
+  infera::testing::BucketTableTests();
   infera::testing::DecoderTests();
   infera::testing::PrefixIndexTests();
   infera::testing::SnapshotTests();

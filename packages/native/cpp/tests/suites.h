@@ -3,6 +3,7 @@
 namespace infera::testing {
 
 void BlockHashTests();
+void BucketTableTests();
 void DecoderTests();
 void PrefixIndexTests();
 void SnapshotTests();
