@@ -47,9 +47,9 @@ describe('what may be published', () => {
       new URL('../../../.github/workflows/native-release.yml', import.meta.url),
       'utf8',
     )
-    const built = [...workflow.matchAll(/\{ platform: (\w+), arch: (\w+), libc: ["']?(\w*)["']?, runner/g)].map(
-      ([, platform, arch, libc]) => ({ platform, arch, ...(libc ? { libc } : {}) }),
-    )
+    const built = [
+      ...workflow.matchAll(/\{ platform: (\w+), arch: (\w+), libc: ["']?(\w*)["']?, runner/g),
+    ].map(([, platform, arch, libc]) => ({ platform, arch, ...(libc ? { libc } : {}) }))
     expect(built).toEqual(expectedPrebuilds)
   })
 
