@@ -1,6 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { Cli } from './support/cli.js'
 import { qwen3Folder } from './support/qwen3.js'
@@ -17,6 +19,26 @@ async function workersOf(url: string): Promise<{ worker_id: string; status: stri
   const response = await fetch(`${url}/v1/workers`)
   return ((await response.json()) as { workers: { worker_id: string; status: string }[] }).workers
 }
+
+describe('settings', () => {
+  test('come from a file, and a flag wins over it', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'infera-cli-'))
+    const config = join(folder, 'infera.yaml')
+    writeFileSync(config, 'port: 1\nworkers: 2\npolicy: round-robin\n')
+    try {
+      await using up = new Cli(['up', '--config', config, '--port', '0', '--json'])
+      const { url } = await up.ready()
+      expect(await workersOf(url)).toHaveLength(2)
+
+      writeFileSync(config, 'polcy: round-robin\n')
+      await using refused = new Cli(['server', '--config', config])
+      expect(await refused.ended).toEqual({ code: 1, signal: null })
+      expect(refused.stderr).toMatch(/there is no setting 'polcy' for infera server; these are: .*policy/)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+})
 
 describe('infera up', () => {
   test.each(['SIGINT', 'SIGTERM'] as const)(

@@ -4,6 +4,7 @@ import { logLevels } from '../logging.js'
 import { version } from '../version.js'
 import { collectUrls, joinTokenOptions } from './join-flags.js'
 import { runServer } from './server-command.js'
+import { SettingsCommand } from './settings-file.js'
 import { runUp } from './up-command.js'
 import { runWorkerSim } from './worker-sim-command.js'
 
@@ -25,7 +26,8 @@ function explain(error: unknown): string {
   return isOurs ? `infera: ${error.message} (${String(code)})` : (error.stack ?? error.message)
 }
 
-function program(): Command {
+/** The command line, not yet run. */
+export function program(): Command {
   const infera = new Command('infera')
     .description('One OpenAI-compatible endpoint in front of many LLM workers, placed by KV-cache locality.')
     .version(version)
@@ -36,8 +38,13 @@ function program(): Command {
   return infera
 }
 
+/** The commands that do something by themselves, in order. */
+export function leafCommands(command: Command): readonly Command[] {
+  return command.commands.length === 0 ? [command] : command.commands.flatMap(leafCommands)
+}
+
 function upCommand(): Command {
-  return new Command('up')
+  return new SettingsCommand('up')
     .description(
       'Run a whole fleet on this machine: the server and simulated workers, each a process of its own.',
     )
@@ -57,7 +64,7 @@ Examples:
 }
 
 function serverCommand(): Command {
-  return new Command('server')
+  return new SettingsCommand('server')
     .description('Run the server alone; workers join it by link, or are named with --worker.')
     .option(
       '--worker <model=url>',
