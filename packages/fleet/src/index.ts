@@ -21,6 +21,7 @@ export type { LinkLimits } from './link/limits.js'
 export { LinkServer, type LinkServerOptions } from './link/link-server.js'
 export { LinkWorker, type LinkWorkerEvent, type LinkWorkerOptions } from './link/link-worker.js'
 export type { LinkWelcome } from './link/membership.js'
+export type { RefusedWorker } from './link/refusals.js'
 export { type Clock, sleep, systemClock, type Timer } from './ports/clock.js'
 export type { Discovery, FleetChange, FleetEntry, FleetEntryKind, Registration } from './ports/discovery.js'
 export type {

@@ -55,6 +55,9 @@ describe('joining', () => {
     expect(states).toEqual(['connecting', 'refused', 'disconnected'])
     expect(warnings).toEqual(['link refused block_size'])
     expect(await present(server)).toEqual([])
+    expect(server.link.refused()).toMatchObject([
+      { workerId: worker.record.worker_id, reason: expect.stringContaining('the worker 64'), count: 1 },
+    ])
     await worker.close()
   })
 
@@ -63,10 +66,13 @@ describe('joining', () => {
     await using server = await startServer({ settingsFor: () => ({ block_size: blockSize }) })
     const worker = newWorker({ join: server.url, settings: { block_size: 64 }, retriesRefusal: true })
     worker.on('state', (event) => {
-      if (event.type === 'refused') blockSize = 64
+      if (event.type !== 'refused') return
+      expect(server.link.refused()).toHaveLength(1)
+      blockSize = 64
     })
     worker.start()
     await worker.joined
+    expect(server.link.refused()).toEqual([])
     worker.destroy()
   })
 

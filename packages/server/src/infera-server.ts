@@ -228,11 +228,12 @@ export class InferaServer {
     await router.start()
     this.#watchTokens(link)
     this.#mirror = this.#watchStaticWorkers()
-    const metrics = new ServerMetrics(router)
+    const metrics = new ServerMetrics(router, () => link.refused())
     const operations = new Operations({
       router,
       metrics,
       loadOf: (workerId) => link.load(workerId),
+      refused: () => link.refused(),
       isAccepting: () => this.#state === 'idle' || this.#state === 'started',
     })
     this.#assembled = { router, link, http, metrics, operations }

@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { RefusedWorker } from '@infera/fleet'
 import {
   type PickMessage,
   pickChannel,
@@ -21,6 +22,7 @@ const mixed = { router: 'mixed' }
  */
 export class ServerMetrics {
   readonly #router: Router
+  readonly #refused: () => readonly RefusedWorker[]
   readonly #registry = new Registry()
   readonly #hits = this.#histogram(
     'infera_router_pick_cache_hits',
@@ -52,8 +54,9 @@ export class ServerMetrics {
   /** What the series of one scrape are read from. */
   #stats: RouterStats
 
-  constructor(router: Router) {
+  constructor(router: Router, refused: () => readonly RefusedWorker[]) {
     this.#router = router
+    this.#refused = refused
     this.#stats = router.stats()
     this.#mirrorStats()
     this.#mirrorWorkers()
@@ -147,6 +150,14 @@ export class ServerMetrics {
       for (const { status, disagg_mode } of this.#router.workers())
         if (status === 'active') gauge.inc({ disagg_mode })
     })
+    this.#gauge(
+      'infera_refused_workers',
+      'Workers that were turned away and have not joined since',
+      ['setting'],
+      (gauge) => {
+        for (const { setting } of this.#refused()) gauge.inc({ setting: settingLabel(setting) })
+      },
+    )
   }
 
   #histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
@@ -190,6 +201,11 @@ export class ServerMetrics {
       },
     })
   }
+}
+
+/** The name comes from the server's own settings; anything odd is not worth a series. */
+function settingLabel(setting: string | null): string {
+  return setting !== null && /^[a-z_]{1,64}$/.test(setting) ? setting : 'record'
 }
 
 /** `ok`, `4xx`, `5xx` by status; `error` where there was none or it broke; `cancelled` when the client left. */

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { qwen3Folder } from './support/qwen3.js'
 import { TestFleet } from './support/test-fleet.js'
 
 let fleet: TestFleet
@@ -26,6 +27,25 @@ describe('operations', () => {
     expect((await fleet.get('/readyz')).status).toBe(200)
     expect((await fleet.get('/readyz?model=infera-sim')).status).toBe(200)
     expect((await fleet.get('/readyz?model=other')).status).toBe(503)
+  })
+
+  test('a worker that was turned away is named with what differs', async () => {
+    expect((await fleet.get('/v1/workers')).body.refused).toEqual([])
+    const refused = fleet.startWorker('127.0.0.1:9', { name: 'infera-sim', folder: qwen3Folder })
+    await expect(refused).rejects.toThrow(/'tokenizer_digest' differs/)
+    const { body } = await fleet.get('/v1/workers')
+    expect(body.workers).toHaveLength(2)
+    expect(body.refused).toEqual([
+      {
+        worker_id: '127.0.0.1:9',
+        reason: expect.stringContaining("'tokenizer_digest' differs"),
+        setting: 'tokenizer_digest',
+        count: 1,
+        seconds_ago: expect.any(Number),
+      },
+    ])
+    const metrics = await fleet.get('/metrics')
+    expect(metrics.body).toContain('infera_refused_workers{setting="tokenizer_digest"} 1')
   })
 
   test('workers are shown as they registered, with what the router knows of them', async () => {

@@ -20,6 +20,7 @@ import { KvSubscription } from './kv-subscription.js'
 import { LinkLimits } from './limits.js'
 import type { LinkChannel } from './link-channel.js'
 import { type LinkClosed, LinkSocket, type TalkFrame } from './link-socket.js'
+import { Refusals, type RefusedWorker } from './refusals.js'
 import { ServerConnection } from './server-connection.js'
 import { AcceptedTokens, type ServerTokens, serverTokenOption, tokenDigest } from './tokens.js'
 import { bearerToken, pathOf, rejectUpgrade } from './upgrade.js'
@@ -77,6 +78,7 @@ export class LinkServer {
   readonly #serverRecord: () => ServerRecord
   readonly #webSockets: WebSocketServer
   readonly #members = new Map<string, Member>()
+  readonly #refusals: Refusals
   readonly #sessions = new Map<LinkSocket, Session>()
   readonly #tokens: AcceptedTokens
   readonly #detachers: (() => void)[] = []
@@ -95,6 +97,7 @@ export class LinkServer {
     const fixed = typeof serverRecord === 'function' ? undefined : parseServerRecord(serverRecord)
     this.#serverRecord = () => fixed ?? parseServerRecord((serverRecord as () => ServerRecord)())
     this.#tokens = new AcceptedTokens(this.#options.token)
+    this.#refusals = new Refusals(() => this.#options.clock.now())
     this.#webSockets = new WebSocketServer({
       noServer: true,
       clientTracking: false,
@@ -160,6 +163,11 @@ export class LinkServer {
   /** The newest load report of a connected worker. */
   load(workerId: string): LoadReport | undefined {
     return this.#members.get(workerId)?.connection.load
+  }
+
+  /** Workers that were turned away and have not joined since, at most 256, for operators who miss one. */
+  refused(): RefusedWorker[] {
+    return this.#refusals.list()
   }
 
   /** Takes no new connection or request, waits for running requests up to `closeTimeoutMs`, then lets workers go. Idempotent. */
@@ -283,6 +291,7 @@ export class LinkServer {
       return
     }
     this.#options.logger.warn({ ...verdict.refusal }, 'link refused')
+    this.#refusals.add(frame.head.record, verdict.refusal)
     link.send({ type: 'refuse', head: verdict.refusal })
     link.close(refusedCode, 'refused')
   }
@@ -315,6 +324,7 @@ export class LinkServer {
     // From here on the end of the connection ends the registration, even when the welcome cannot be sent.
     session.member = { connection, registration }
     this.#members.set(workerId, session.member)
+    this.#refusals.remove(workerId)
     // In the turn of the registration: whoever reacts to that sends its first frame after this one.
     link.send({ type: 'welcome', head: { server: this.#serverRecord(), settings: { ...settings } } })
     logger.info({ workerId, model: record.model_name }, 'worker joined by link')

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { LoadReport } from '@infera/fleet'
+import type { LoadReport, RefusedWorker } from '@infera/fleet'
 import type { Router } from '@infera/router'
 import type { ServerMetrics } from '../metrics.js'
 
@@ -7,6 +7,8 @@ export interface OperationsPorts {
   readonly router: Router
   readonly metrics: ServerMetrics
   readonly loadOf: (workerId: string) => LoadReport | undefined
+  /** Workers that were turned away and have not joined since. */
+  readonly refused: () => readonly RefusedWorker[]
   /** False once the server was told to stop. */
   readonly isAccepting: () => boolean
 }
@@ -60,7 +62,7 @@ export class Operations {
           headers: { 'content-type': this.#ports.metrics.contentType },
         })
       case '/v1/workers':
-        return () => ({ status: 200, body: { workers: this.#workers() } })
+        return () => ({ status: 200, body: { workers: this.#workers(), refused: this.#refused() } })
     }
     if (url.pathname.startsWith(cacheViewPath)) return () => this.#cacheView(url)
     return undefined
@@ -84,6 +86,16 @@ export class Operations {
             },
           }
     })
+  }
+
+  #refused(): unknown[] {
+    return this.#ports.refused().map(({ workerId, reason, setting, count, ageMs }) => ({
+      worker_id: workerId,
+      reason,
+      setting,
+      count,
+      seconds_ago: Math.round(ageMs / 1000),
+    }))
   }
 
   #readiness(model: string | null): Answer {
