@@ -89,6 +89,12 @@ await native()
 await vitest('unit')
 if (await check('build', buildStale)) {
   await vitest('integration')
+  // Where no binary fits a machine the twins serve; faults, and invariants that see a wrong cache, must find nothing there, too.
+  await check('a seed of chaos on the TypeScript twins', () =>
+    run(bin('vitest'), ['run', '--project', 'integration', 'packages/sim/test/chaos.test.ts'], {
+      env: { ...process.env, INFERA_NATIVE: 'off', INFERA_CHAOS_SEED: '7' },
+    }),
+  )
   await vitest('packaging')
 }
 report()
