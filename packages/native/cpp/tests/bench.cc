@@ -38,6 +38,13 @@ void Print(const char* name, const char* unit, double best, double median) {
   std::fflush(stdout);
 }
 
+// Of blocks in millions a second: the best is the highest.
+void PrintRate(const char* what, const char* name, Runs& values, const char* how) {
+  char label[64];
+  std::snprintf(label, sizeof label, "%s/%s%s", what, name, how);
+  Print(label, "M blocks/s", values.At(1), values.At(0.5));
+}
+
 std::shared_ptr<PrefixIndex> MakeIndex(std::uint32_t verify_one_in = 100) {
   PrefixIndexOptions options;
   options.bytes_max = std::uint64_t{1} << 40;
@@ -101,14 +108,9 @@ void Store(const char* name, std::uint32_t targets, std::uint64_t total, int cou
     runs.Add(static_cast<double>(total / 2) / (Now() - start));
     if (index->stats().pairs != total) std::abort();
   }
-  const auto print = [name](const char* what, Runs& values, const char* how) {
-    char label[64];
-    std::snprintf(label, sizeof label, "%s/%s%s", what, name, how);
-    Print(label, "M blocks/s", values.At(1), values.At(0.5));
-  };
-  print("store", runs, "");
-  print("store", growing, " growing");
-  print("remove", removes, "");
+  PrintRate("store", name, runs, "");
+  PrintRate("store", name, growing, " growing");
+  PrintRate("remove", name, removes, "");
   std::printf("%-28s %10.1f\n", "  index bytes per pair", bytes);
 }
 
@@ -179,14 +181,9 @@ void Event(const char* name, std::uint32_t blocks, std::uint64_t total, int coun
         index->stats().pairs != total)
       std::abort();
   }
-  const auto print = [name](const char* what, Runs& values, const char* how) {
-    char label[64];
-    std::snprintf(label, sizeof label, "%s/%s%s", what, name, how);
-    Print(label, "M blocks/s", values.At(1), values.At(0.5));
-  };
-  print("event", runs, "");
-  print("event", growing, " growing");
-  print("event remove", removes, "");
+  PrintRate("event", name, runs, "");
+  PrintRate("event", name, growing, " growing");
+  PrintRate("event remove", name, removes, "");
   std::printf("%-28s %10.1f\n", "  bytes per pair, full path", bytes);
 }
 
