@@ -1,7 +1,12 @@
 import { defineConfig } from 'tsup'
 
 export default defineConfig({
-  entry: ['src/index.ts', 'src/internal.ts'],
+  entry: {
+    index: 'src/index.ts',
+    internal: 'src/internal.ts',
+    'kubernetes/index': 'src/kubernetes/index.ts',
+    'nats/index': 'src/nats/index.ts',
+  },
   format: ['esm'],
   target: 'node20',
   sourcemap: true,
