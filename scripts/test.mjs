@@ -82,7 +82,7 @@ async function native() {
 mkdirSync(join(root, '.run'), { recursive: true })
 if (!(await check('setup', installDependencies))) report()
 // python3-jinja2: the check that the committed prompt vectors are what their script makes; the rest: the native core.
-await aptInstall(['nats-server'])
+await aptInstall(['etcd-server', 'etcd-client', 'nats-server'])
 if ((await capture('kubectl', ['version', '--client'])).code !== 0) await aptInstall(['kubernetes-client'])
 await aptInstall(['python3-jinja2', 'g++', 'make', 'libxxhash-dev', 'clang', 'libclang-rt-14-dev'])
 await check('lint', () => run(bin('biome'), ['ci', '.']))

@@ -34,6 +34,10 @@ export class EntryBoard {
     return this.#entries.has(keyOf(kind, id))
   }
 
+  idsOf(kind: FleetEntryKind): string[] {
+    return [...this.#entries.values()].filter((entry) => entry.kind === kind).map(entryId)
+  }
+
   put(entry: FleetEntry): void {
     this.#entries.set(keyOf(entry.kind, entryId(entry)), entry)
     this.#tell({ type: 'entryPut', entry })

@@ -3,6 +3,7 @@ import * as fleet from './index.js'
 
 test('the package exports these names and no others', () => {
   expect(Object.keys(fleet).sort()).toEqual([
+    'CheckedDiscovery',
     'DiscoveryError',
     'EmbeddedDiscovery',
     'FleetError',
@@ -19,14 +20,18 @@ test('the package exports these names and no others', () => {
     'TransportError',
     'VirtualClock',
     'WorkerRecord',
+    'describeDifference',
     'expandTargets',
-    'firstDifference',
+    'httpAddressProber',
     'httpHealthProber',
     'parseServerRecord',
     'parseWorkerRecord',
     'seededRandom',
+    'settingDifferences',
+    'settingsOfModel',
     'silentLogger',
     'sleep',
+    'statedSettings',
     'systemClock',
     'systemRandom',
   ])

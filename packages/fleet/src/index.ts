@@ -1,3 +1,6 @@
+export { type AddressProber, httpAddressProber } from './checked/address-probe.js'
+export { CheckedDiscovery, type CheckedDiscoveryOptions } from './checked/checked-discovery.js'
+export type { WorkerProblem } from './checked/worker-problem.js'
 export {
   EmbeddedDiscovery,
   type EmbeddedDiscoveryOptions,
@@ -42,7 +45,15 @@ export type {
 export { parseServerRecord, ServerRecord } from './records/server-record.js'
 export { expandTargets, type RouteTarget } from './records/targets.js'
 export { parseWorkerRecord, WorkerRecord } from './records/worker-record.js'
-export { type FleetSettings, firstDifference, type SettingDifference } from './settings.js'
+export {
+  describeDifference,
+  type FleetSettings,
+  type SettingDifference,
+  type SettingEffect,
+  settingDifferences,
+  settingsOfModel,
+  statedSettings,
+} from './settings.js'
 export { type HealthProber, httpHealthProber } from './static/health-probe.js'
 export { StaticDiscovery, type StaticDiscoveryOptions } from './static/static-discovery.js'
 export type { StaticWorker } from './static/worker-list.js'

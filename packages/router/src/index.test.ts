@@ -15,6 +15,7 @@ test('the entry exports exactly what is public', () => {
     'RouterError',
     'UnknownModelError',
     'WorkersFailedError',
+    'anyModel',
     'pickChannel',
     'requestChannel',
   ])

@@ -18,7 +18,7 @@ export {
 } from './errors.js'
 export type { ModelOptions, PolicyName, RouterOptions, RouterUpdate } from './options.js'
 export type { CacheState } from './registry/kv-follower.js'
-export type { PromptStatus } from './request/prompt-book.js'
+export { anyModel, type PromptStatus } from './request/prompt-book.js'
 export type { DispatchRequest, RouteRequest } from './request/route-request.js'
 export { type OptionsInForce, Router, type WorkerView } from './router.js'
 export type { RouterEvent, RouterState, WorkerLeftReason } from './router-events.js'

@@ -4,25 +4,23 @@ import {
   type Clock,
   EmbeddedDiscovery,
   type FleetSettings,
-  HttpTransport,
-  LinkServer,
+  type LinkServer,
   type Logger,
   type Random,
   type ServerRecord,
-  StaticDiscovery,
   silentLogger,
   systemClock,
   systemRandom,
   type Timer,
 } from '@infera/fleet'
-import { Router } from '@infera/router'
+import { anyModel, Router } from '@infera/router'
 import { loadPromptModel, type PromptModel } from '@infera/router/prompt'
 import { simModelFolder } from '@infera/sim'
 import { ServerError } from './errors.js'
+import { FleetPlanes } from './fleet/fleet-planes.js'
 import { HttpListener } from './http/listener.js'
 import { Operations } from './http/operations.js'
 import { ServerMetrics } from './metrics.js'
-import { mirrorDiscovery } from './mirror-discovery.js'
 import { InferaServerOptions, type ResolvedServerOptions } from './options.js'
 import { version } from './version.js'
 
@@ -34,9 +32,6 @@ export interface InferaServerPorts {
 
 /** The model that is served when none is named: the small one that simulated workers bring along. */
 const defaultModels = [{ name: 'infera-sim', folder: simModelFolder }]
-
-/** A worker that cannot tell us that it is gone is asked. */
-const staticHealth = { intervalMs: 5_000, timeoutMs: 2_000, failuresBeforeRemoval: 3 }
 
 type State = 'idle' | 'started' | 'draining' | 'closed'
 
@@ -50,14 +45,13 @@ export class InferaServer {
   readonly #ports: { clock: Clock; random: Random; logger: Logger }
   readonly #discovery = new EmbeddedDiscovery()
   readonly #serverId = randomUUID()
-  readonly #stopping = new AbortController()
   readonly #listener: HttpListener
   #joinListener: HttpListener | undefined
   #url: string | undefined
   #joinUrl: string | undefined
   #assembly: Promise<Assembly> | undefined
-  #mirror: Promise<void> | undefined
   #tokenTimer: Timer | undefined
+  #recordSettings: ServerRecord['settings'] = {}
   #state: State = 'idle'
   #drained: Promise<void> | undefined
   #closed: Promise<void> | undefined
@@ -110,9 +104,10 @@ export class InferaServer {
    */
   async start(): Promise<string> {
     try {
-      await this.#assemble()
+      const { planes } = await this.#assemble()
       this.#url = await this.#listener.listen(this.#options.host, this.#options.port)
       await this.#discovery.register({ kind: 'server', record: this.#record() })
+      planes.announce()
     } catch (error) {
       await this.destroy()
       throw error
@@ -128,11 +123,11 @@ export class InferaServer {
    * can gather before the server listens for clients. It stays open until the server closes.
    */
   async openJoin(): Promise<string> {
-    const { link } = await this.#assemble()
+    const { planes } = await this.#assemble()
     this.#joinListener = new HttpListener((_req, res) => {
       res.writeHead(404, { 'content-type': 'application/json' }).end('{"detail":"Not Found"}')
     }, this.#ports.clock)
-    link.attach(this.#joinListener.server)
+    planes.link.attach(this.#joinListener.server)
     this.#joinUrl = await this.#joinListener.listen('127.0.0.1', 0)
     return this.#joinUrl.replace(/^http/, 'ws')
   }
@@ -179,18 +174,15 @@ export class InferaServer {
 
   async #release(how: 'close' | 'destroy'): Promise<void> {
     this.#state = 'closed'
-    this.#stopping.abort()
     const assembled = await this.#assembly?.catch(() => undefined)
     if (assembled) {
       await assembled.router[how]()
-      await assembled.link[how]()
-      await assembled.http.close()
+      await assembled.planes.end(how)
       assembled.metrics.close()
     }
     this.#tokenTimer?.cancel()
     await this.#joinListener?.close()
     await this.#listener.close()
-    await this.#mirror
     await this.#discovery.close()
   }
 
@@ -202,21 +194,23 @@ export class InferaServer {
   async #build(): Promise<Assembly> {
     const prompts = new Map<string, PromptModel>()
     for (const { name, folder } of this.models) prompts.set(name, await loadPromptModel(folder))
-    const http = new HttpTransport({ logger: this.#logger, clock: this.#ports.clock })
-    const link = new LinkServer({
-      discovery: this.#discovery,
+    this.#recordSettings = recordSettings(this.#options, prompts)
+    const planes = await FleetPlanes.open(this.#options, {
+      hub: this.#discovery,
       serverRecord: () => this.#record(),
-      settingsFor: (record) => settingsFor(prompts.get(record.model_name)),
-      ...(this.#options.joinToken === undefined ? {} : { token: this.#options.joinToken }),
-      ...this.#ports,
+      settingsFor: ({ model_name: model }) =>
+        settingsFor(this.#options, prompts.get(model) ?? prompts.get(anyModel)),
+      ports: this.#ports,
     })
     const router = new Router({
       discovery: this.#discovery,
-      transports: [link.requests, http],
-      kvEvents: [link.kvEvents],
+      transports: planes.transports,
+      kvEvents: planes.kvEvents,
       models: [...prompts].map(([name, prompt]) => ({ name, prompt })),
       policy: this.#options.policy,
       overlapWeight: this.#options.overlapWeight,
+      prefillOverlapWeight: this.#options.prefillOverlapWeight,
+      decodeOverlapWeight: this.#options.decodeOverlapWeight,
       requestRetriesMax: this.#options.requestRetriesMax,
       firstByteTimeoutMs: this.#options.firstByteTimeoutMs,
       idleTimeoutMs: this.#options.idleTimeoutMs,
@@ -224,30 +218,20 @@ export class InferaServer {
       closeTimeoutMs: this.#options.shutdownGraceMs,
       ...this.#ports,
     })
-    link.attach(this.#listener.server)
+    planes.link.attach(this.#listener.server)
     await router.start()
-    this.#watchTokens(link)
-    this.#mirror = this.#watchStaticWorkers()
-    const metrics = new ServerMetrics(router, () => link.refused())
+    this.#watchTokens(planes.link)
+    planes.start()
+    const metrics = new ServerMetrics(router, () => planes.refused())
     const operations = new Operations({
       router,
       metrics,
-      loadOf: (workerId) => link.load(workerId),
-      refused: () => link.refused(),
+      loadOf: (workerId) => planes.link.load(workerId),
+      refused: () => planes.refused(),
       isAccepting: () => this.#state === 'idle' || this.#state === 'started',
     })
-    this.#assembled = { router, link, http, metrics, operations }
+    this.#assembled = { router, planes, metrics, operations }
     return this.#assembled
-  }
-
-  #watchStaticWorkers(): Promise<void> | undefined {
-    if (this.#options.workers.length === 0) return undefined
-    const source = new StaticDiscovery({
-      workers: this.#options.workers.map(({ url, model }) => ({ url, model_name: model })),
-      health: staticHealth,
-      ...this.#ports,
-    })
-    return mirrorDiscovery(source, this.#discovery, { signal: this.#stopping.signal })
   }
 
   /** A token that was taken away is to be worth nothing soon, also when nobody connects meanwhile. */
@@ -272,7 +256,7 @@ export class InferaServer {
       // Workers of a fleet that still gathers know the server by the listener on which they joined.
       url: this.#url ?? this.#joinUrl ?? `${tls ? 'https' : 'http'}://${host}:${port}`,
       version,
-      settings: settingsFor(undefined),
+      settings: this.#recordSettings,
     }
   }
 
@@ -292,13 +276,34 @@ export class InferaServer {
 
 interface Assembly {
   readonly router: Router
-  readonly link: LinkServer
-  readonly http: HttpTransport
+  readonly planes: FleetPlanes
   readonly metrics: ServerMetrics
   readonly operations: Operations
 }
 
-/** What a worker must share with this server: how tokens become block hashes, and the tokenizer of its model. */
-function settingsFor(prompt: PromptModel | undefined): FleetSettings {
-  return { block_hash: 'xxh3-64-chain', ...(prompt ? { tokenizer_digest: prompt.tokenizerDigest } : {}) }
+/** What a worker must share with this server: how tokens become block hashes, the tokenizer of its model, and the ways between them. */
+function settingsFor(options: ResolvedServerOptions, prompt: PromptModel | undefined): FleetSettings {
+  return { ...sharedSettings(options), ...(prompt ? { tokenizer_digest: prompt.tokenizerDigest } : {}) }
+}
+
+/** The same for all models at once, as the record of this server says it. */
+function recordSettings(
+  options: ResolvedServerOptions,
+  prompts: ReadonlyMap<string, PromptModel>,
+): ServerRecord['settings'] {
+  const digests = [...prompts].map(([name, prompt]) => [
+    name === anyModel ? 'tokenizer_digest' : `tokenizer_digest/${name}`,
+    prompt.tokenizerDigest,
+  ])
+  return { ...sharedSettings(options), ...Object.fromEntries(digests) }
+}
+
+function sharedSettings({ requestTransport, kvEventTransport, kvBlockSize, nats }: ResolvedServerOptions) {
+  return {
+    block_hash: 'xxh3-64-chain',
+    request_transport: requestTransport,
+    kv_event_transport: kvEventTransport,
+    ...(requestTransport === 'nats' ? { nats_req_max_pending: nats.maxPending } : {}),
+    ...(kvBlockSize === undefined ? {} : { kv_block_size: kvBlockSize }),
+  }
 }

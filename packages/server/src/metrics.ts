@@ -60,6 +60,7 @@ export class ServerMetrics {
     this.#stats = router.stats()
     this.#mirrorStats()
     this.#mirrorWorkers()
+    this.#mirrorProblems()
     subscribe(pickChannel.name, this.#onPick)
     subscribe(requestChannel.name, this.#onRequest)
   }
@@ -160,6 +161,19 @@ export class ServerMetrics {
     )
   }
 
+  #mirrorProblems(): void {
+    this.#gauge(
+      'infera_worker_problems',
+      'Workers that are listed with a problem, by what it is',
+      ['problem'],
+      (gauge) => {
+        for (const { problems } of this.#router.workers()) {
+          for (const { code } of problemsOf(problems)) gauge.inc({ problem: code })
+        }
+      },
+    )
+  }
+
   #histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
     return new Histogram({ name, help, labelNames, buckets, registers: [this.#registry] })
   }
@@ -201,6 +215,12 @@ export class ServerMetrics {
       },
     })
   }
+}
+
+/** Workers write their records, so that only what looks like a code of ours becomes a series. */
+function problemsOf(problems: unknown): { code: string }[] {
+  if (!Array.isArray(problems)) return []
+  return problems.filter((each) => /^[a-z_]{1,64}$/.test(String(each?.code)))
 }
 
 /** The name comes from the server's own settings; anything odd is not worth a series. */

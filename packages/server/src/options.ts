@@ -1,5 +1,6 @@
 import type { LinkServerOptions } from '@infera/fleet'
 import { z } from 'zod'
+import { DiscoveryBackend } from './fleet/discovery-backend.js'
 
 const isTextOrList = (value: unknown): value is string | readonly unknown[] =>
   typeof value === 'string' || Array.isArray(value)
@@ -28,6 +29,9 @@ export const InferaServerOptions = z.strictObject({
   policy: z.enum(['kv-aware', 'round-robin', 'least-loaded']).default('kv-aware'),
   /** Cost of one prompt block that the worker does not hold, in blocks of load; 0 ignores the cache. */
   overlapWeight: z.number().nonnegative().default(1),
+  /** The same for prefill and decode workers; null: the same. */
+  prefillOverlapWeight: z.number().nonnegative().nullable().default(null),
+  decodeOverlapWeight: z.number().nonnegative().nullable().default(null),
   /** Further workers tried after the first, before the first byte reached the client. */
   requestRetriesMax: z.int().min(0).max(16).default(2),
   /** From sending to a worker until its first byte; then the next one is tried. null: no limit. */
@@ -41,6 +45,26 @@ export const InferaServerOptions = z.strictObject({
     .default(128 * 1024 * 1024),
   models: z.array(ServedModel).default([]),
   workers: z.array(StaticWorker).default([]),
+  /** Where workers are found besides those that join by link. */
+  discovery: DiscoveryBackend.prefault({ backend: 'embedded' }),
+  /** `nats`: workers are reached over NATS too. Those behind link and HTTP always are. */
+  requestTransport: z.enum(['link', 'http', 'nats']).default('link'),
+  /** How KV events of workers outside link come. */
+  kvEventTransport: z.enum(['link', 'zmq', 'nats']).default('link'),
+  /** Tokens per KV block that every worker must have; absent: each its own. */
+  kvBlockSize: z.int().min(1).max(1_048_576).optional(),
+  /** The broker, where one of the two transports is `nats`. */
+  nats: z
+    .strictObject({
+      url: z.string().min(1).default('nats://127.0.0.1:4222'),
+      /** 0: none. */
+      idleTimeoutMs: z.number().nonnegative().default(900_000),
+      /** 0: none. */
+      totalTimeoutMs: z.number().nonnegative().default(0),
+      /** Requests waiting at one worker from which on it gets no more; 0: no throttle. As at the workers. */
+      maxPending: z.int().nonnegative().default(0),
+    })
+    .prefault({}),
   /**
    * Bearer token that joining workers must present; several while one takes the place of another; or a function that gives
    * these, asked for every connection. Absent: none is asked for.

@@ -24,16 +24,18 @@ describe('settings', () => {
   test('come from a file, and a flag wins over it', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'infera-cli-'))
     const config = join(folder, 'infera.yaml')
-    writeFileSync(config, 'port: 1\nworkers: 2\npolicy: round-robin\n')
+    writeFileSync(config, 'port: 1\nworkers: 2\nrouter-policy: round-robin\n')
     try {
       await using up = new Cli(['up', '--config', config, '--port', '0', '--json'])
       const { url } = await up.ready()
       expect(await workersOf(url)).toHaveLength(2)
 
-      writeFileSync(config, 'polcy: round-robin\n')
+      writeFileSync(config, 'router-polcy: round-robin\n')
       await using refused = new Cli(['server', '--config', config])
       expect(await refused.ended).toEqual({ code: 1, signal: null })
-      expect(refused.stderr).toMatch(/there is no setting 'polcy' for infera server; these are: .*policy/)
+      expect(refused.stderr).toMatch(
+        /there is no setting 'router-polcy' for infera server; these are: .*router-policy/,
+      )
     } finally {
       rmSync(folder, { recursive: true })
     }
@@ -169,12 +171,13 @@ describe('the command line', () => {
   test('--help is enough to start', async () => {
     await using help = new Cli(['up', '--help'])
     expect((await help.ended).code).toBe(0)
-    for (const flag of ['--port', '--workers', '--policy', '--json']) expect(help.stdout).toContain(flag)
+    for (const flag of ['--port', '--workers', '--router-policy', '--json'])
+      expect(help.stdout).toContain(flag)
   })
 
   test.each([
     [['up', '--workers', 'many'], /whole number from 1 to 256/],
-    [['up', '--policy', 'best'], /kv-aware, round-robin, least-loaded/],
+    [['up', '--router-policy', 'best'], /kv-aware, round-robin, least-loaded/],
     [['server', '--model', 'qwen3'], /--model 'qwen3' is not of the form name=folder/],
     [['server', '--model', 'qwen3=/does/not/exist'], /\/does\/not\/exist/],
     [['worker', 'sim'], /give --join <url> to join a server, or --port/],

@@ -3,8 +3,7 @@ import { EntryBoard, entryId } from '../entry-board.js'
 import { DiscoveryError, InvalidFleetOptionsError } from '../errors.js'
 import { bound, parseOptions } from '../options.js'
 import type { Discovery, FleetChange, FleetEntry, FleetEntryKind, Registration } from '../ports/discovery.js'
-import { parseServerRecord } from '../records/server-record.js'
-import { parseWorkerRecord } from '../records/worker-record.js'
+import { checkEntry } from '../records/wire-text.js'
 
 const Options = z.strictObject({
   /** Changes held for one watcher; one more and it gets a snapshot in their place. */
@@ -45,7 +44,7 @@ export class EmbeddedDiscovery implements Discovery {
 
   /** `register` without waiting, for an owner that must answer in the same turn. Same errors. */
   registerNow(entry: FleetEntry): EmbeddedRegistration {
-    const checked = check(entry)
+    const checked = checkEntry(entry)
     const id = entryId(checked)
     if (this.#board.isClosed) {
       throw new DiscoveryError(
@@ -100,7 +99,7 @@ class Owned implements EmbeddedRegistration {
   }
 
   async update(record: FleetEntry['record']): Promise<void> {
-    const entry = check({ kind: this.kind, record } as FleetEntry)
+    const entry = checkEntry({ kind: this.kind, record })
     if (entryId(entry) !== this.id) {
       throw new InvalidFleetOptionsError(
         `a registration keeps its id: it is '${this.id}', the new record says '${entryId(entry)}'`,
@@ -138,10 +137,4 @@ class Owned implements EmbeddedRegistration {
     this.#onEnd()
     return true
   }
-}
-
-function check(entry: FleetEntry): FleetEntry {
-  return entry.kind === 'worker'
-    ? { kind: 'worker', record: parseWorkerRecord(entry.record) }
-    : { kind: 'server', record: parseServerRecord(entry.record) }
 }

@@ -1,7 +1,6 @@
 import { DiscoveryError } from '../errors.js'
 import type { FleetEntry, FleetEntryKind } from '../ports/discovery.js'
-import { parseServerRecord } from '../records/server-record.js'
-import { parseWorkerRecord } from '../records/worker-record.js'
+import { toWireText } from '../records/wire-text.js'
 
 /** Where the reference keeps a worker's record: an annotation of the worker's own Pod. */
 export const WORKER_ANNOTATION = 'infera.amd.com/worker-info'
@@ -17,12 +16,11 @@ export const annotationOf: Readonly<Record<FleetEntryKind, string>> = {
 const annotationsMaxBytes = 262_144
 
 /**
- * The record as its annotation says it. `status` is left out of an active worker's, as the reference does.
+ * The record as its annotation says it.
  * @throws DiscoveryError `INFERA_FLEET_FULL` where no Pod could hold it
  */
 export function toAnnotation(entry: FleetEntry): string {
-  const { status, ...identity } = entry.record
-  const text = JSON.stringify(status === 'active' ? identity : entry.record)
+  const text = toWireText(entry)
   const sizeBytes = Buffer.byteLength(text)
   if (sizeBytes > annotationsMaxBytes / 2) {
     throw new DiscoveryError(
@@ -31,15 +29,4 @@ export function toAnnotation(entry: FleetEntry): string {
     )
   }
   return text
-}
-
-/**
- * @throws InvalidRecordError
- * @throws SyntaxError where it is not JSON
- */
-export function fromAnnotation(kind: FleetEntryKind, text: string): FleetEntry {
-  const value: unknown = JSON.parse(text)
-  return kind === 'worker'
-    ? { kind, record: parseWorkerRecord(value) }
-    : { kind, record: parseServerRecord(value) }
 }

@@ -5,15 +5,14 @@ import { EntryBoard, entryId } from '../entry-board.js'
 import { DiscoveryError, InvalidFleetOptionsError } from '../errors.js'
 import { bound, clockOption, durationMs, loggerOption, parseOptions, part, randomOption } from '../options.js'
 import type { Discovery, FleetChange, FleetEntry, FleetEntryKind, Registration } from '../ports/discovery.js'
-import { parseServerRecord } from '../records/server-record.js'
-import { parseWorkerRecord } from '../records/worker-record.js'
+import { checkEntry } from '../records/wire-text.js'
+import { SnapshotGate } from '../snapshot-gate.js'
 import { ApiConnection } from './api-connection.js'
 import { ClusterAccess, clusterConfig } from './kube-config.js'
 import { type KubernetesStatus, NamespaceStatuses } from './namespace-status.js'
 import { PodRegistration } from './pod-registration.js'
 import { PodTable } from './pod-table.js'
 import { PodWatch } from './pod-watch.js'
-import { SnapshotGate } from './snapshot-gate.js'
 
 const dnsName = () =>
   z.string().regex(/^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/, 'must be a name of Kubernetes')
@@ -112,6 +111,10 @@ export class KubernetesDiscovery implements Discovery {
     this.#table = new PodTable({ ...this.#options, board: this.#board })
     const namespaces = this.#options.namespaces ?? [this.#options.namespace]
     this.#statuses = new NamespaceStatuses([...new Set(namespaces)], this.#options)
+  }
+
+  get isLive(): boolean {
+    return this.status.isLive
   }
 
   /** How the watches do; all `idle` until `watch` is called. */
@@ -221,10 +224,4 @@ export class KubernetesDiscovery implements Discovery {
     })
     this.#watching = Promise.all(runs)
   }
-}
-
-function checkEntry(entry: FleetEntry): FleetEntry {
-  return entry.kind === 'worker'
-    ? { kind: 'worker', record: parseWorkerRecord(entry.record) }
-    : { kind: 'server', record: parseServerRecord(entry.record) }
 }

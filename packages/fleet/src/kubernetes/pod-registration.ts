@@ -3,8 +3,7 @@ import { entryId } from '../entry-board.js'
 import { DiscoveryError, InvalidFleetOptionsError } from '../errors.js'
 import { sleep } from '../ports/clock.js'
 import type { FleetEntry, FleetEntryKind, Registration } from '../ports/discovery.js'
-import { parseServerRecord } from '../records/server-record.js'
-import { parseWorkerRecord } from '../records/worker-record.js'
+import { checkEntry } from '../records/wire-text.js'
 import { annotationOf, toAnnotation } from './annotations.js'
 import { PodAnnotation, type PodAnnotationOptions } from './pod-annotation.js'
 
@@ -71,10 +70,7 @@ export class PodRegistration implements Registration {
   }
 
   async update(record: FleetEntry['record']): Promise<void> {
-    const entry: FleetEntry =
-      this.kind === 'worker'
-        ? { kind: 'worker', record: parseWorkerRecord(record) }
-        : { kind: 'server', record: parseServerRecord(record) }
+    const entry = checkEntry({ kind: this.kind, record })
     if (entryId(entry) !== this.id) {
       throw new InvalidFleetOptionsError(
         `a registration keeps its id: it is '${this.id}', the new record says '${entryId(entry)}'`,

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
+import { fromWireText } from '../records/wire-text.js'
 import { parseWorkerRecord } from '../records/worker-record.js'
-import { fromAnnotation, toAnnotation, WORKER_ANNOTATION } from './annotations.js'
+import { toAnnotation, WORKER_ANNOTATION } from './annotations.js'
 import { type Pod, readPod } from './pod.js'
 import { foreignAddressOf, judge, type Known } from './verdict.js'
 
@@ -12,7 +13,7 @@ const podOf = (more: { metadata?: object; status?: object } = {}) =>
     metadata: { name: 'p', annotations: { [WORKER_ANNOTATION]: reference }, ...more.metadata },
     status: { phase: 'Running', ...more.status },
   }) as Pod
-const known: Known = { text: reference, entry: fromAnnotation('worker', reference) }
+const known: Known = { text: reference, entry: fromWireText('worker', reference) }
 const verdictOn = (pod: Pod, before?: Known) => judge('worker', pod, before, 'refuse')
 const terminating = { deletionTimestamp: '2026-01-01T00:00:00Z' }
 

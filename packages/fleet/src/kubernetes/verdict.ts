@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { FleetEntry, FleetEntryKind } from '../ports/discovery.js'
-import { annotationOf, fromAnnotation } from './annotations.js'
+import { fromWireText } from '../records/wire-text.js'
+import { annotationOf } from './annotations.js'
 import type { Pod } from './pod.js'
 
 /** What is known of one kind of record of one Pod. */
@@ -44,7 +45,7 @@ export function judge(
   }
   let entry: FleetEntry
   try {
-    entry = fromAnnotation(kind, text)
+    entry = fromWireText(kind, text)
   } catch (error) {
     return { type: 'refuse', why: error instanceof Error ? error.message : String(error) }
   }

@@ -1,6 +1,6 @@
 import { InvalidRecordError } from '../errors.js'
 import { parseWorkerRecord, type WorkerRecord } from '../records/worker-record.js'
-import { type FleetSettings, firstDifference } from '../settings.js'
+import { cutValue, describeDifference, type FleetSettings, settingDifferences } from '../settings.js'
 import { type Hello, linkProtocolVersion, type Refusal } from './frames.js'
 
 export type Verdict =
@@ -12,7 +12,11 @@ const textMax = 512
 
 /** Whether a worker that says this may join, and if not, what to change. */
 export function judgeHello(hello: Hello, settingsFor: (record: WorkerRecord) => FleetSettings): Verdict {
-  if (hello.protocol !== linkProtocolVersion) return refuse('protocol', linkProtocolVersion, hello.protocol)
+  if (hello.protocol !== linkProtocolVersion) {
+    const reason = `protocol differs: the server speaks version ${linkProtocolVersion}, the worker ${hello.protocol}; run the same release on both sides`
+    const refusal = { reason, setting: 'protocol', server: linkProtocolVersion, worker: hello.protocol }
+    return { type: 'refuse', refusal }
+  }
   let record: WorkerRecord
   try {
     record = parseWorkerRecord(hello.record)
@@ -21,19 +25,16 @@ export function judgeHello(hello: Hello, settingsFor: (record: WorkerRecord) => 
     return { type: 'refuse', refusal: { reason: cut(error.message) } }
   }
   const settings = settingsFor(record)
-  const difference = firstDifference(settings, hello.settings)
-  if (difference) return refuse(difference.name, difference.server, difference.worker)
+  const [difference] = settingDifferences(settings, hello.settings)
+  if (difference) {
+    const { name, server, worker } = difference
+    const reason = describeDifference(difference)
+    return {
+      type: 'refuse',
+      refusal: { reason, setting: name, server: cutValue(server), worker: cutValue(worker) },
+    }
+  }
   return { type: 'welcome', record, settings }
-}
-
-function refuse(setting: string, server: unknown, worker: unknown): Verdict {
-  const [said, known] = [cutValue(worker), cutValue(server)]
-  const reason = `setting '${setting}' differs: the server has ${JSON.stringify(known)}, the worker ${JSON.stringify(said)}`
-  return { type: 'refuse', refusal: { reason, setting, server: known, worker: said } }
-}
-
-function cutValue(value: unknown): unknown {
-  return typeof value === 'string' ? cut(value) : value
 }
 
 function cut(text: string): string {

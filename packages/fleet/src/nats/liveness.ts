@@ -85,7 +85,7 @@ export class Liveness {
 }
 
 /** Whether the broker says that nobody listens for that worker's cancels. Silence and failures are no such word. */
-async function isAbsentWorker(
+export async function isAbsentWorker(
   connection: NatsConnection,
   workerId: string,
   timeoutMs: number,

@@ -1,6 +1,7 @@
 import { jetstream } from '@nats-io/jetstream'
 import { createInbox, type Msg, type NatsConnection, headers as newHeaders } from '@nats-io/transport-node'
 import { z } from 'zod'
+import type { WorkerProblem } from '../checked/worker-problem.js'
 import { TransportError } from '../errors.js'
 import { RequestLimits } from '../http/request-limits.js'
 import { bound, durationMs, parseOptions, part } from '../options.js'
@@ -11,7 +12,7 @@ import { brokerOptions, NatsBroker } from './broker.js'
 import { Canceller } from './canceller.js'
 import { Exchange } from './exchange.js'
 import { readReply } from './frames.js'
-import { Liveness } from './liveness.js'
+import { isAbsentWorker, Liveness } from './liveness.js'
 import { requestStreamName, requestSubject } from './names.js'
 import { type OutgoingRequest, type RequestFlags, tooLarge, writeRequest } from './outgoing-request.js'
 import { ensureStream, isAbsent, managerOf, requestStream } from './streams.js'
@@ -130,6 +131,15 @@ export class NatsTransport implements RequestTransport {
     const exchange = this.#open(workerId, outgoing, limits)
     // The first part runs in this turn, so that close() finds the exchange.
     return await this.#dispatch(connection, worker, outgoing, exchange)
+  }
+
+  /** Whether anybody listens at the broker for that worker; what cannot be known, as without the broker, is no problem. */
+  async probe(worker: WorkerRecord): Promise<WorkerProblem | undefined> {
+    const { connection } = this.#broker
+    const workerId = worker.worker_id
+    if (!connection || !(await isAbsentWorker(connection, workerId, this.#options.jetStreamTimeoutMs))) return
+    const message = `nobody listens at the broker ${this.#broker.place} for it: check its --nats-server, and that it runs`
+    return { code: 'nats_no_responders', message, effect: 'unroutable' }
   }
 
   /** Takes no new request and waits for those that run. Idempotent. */

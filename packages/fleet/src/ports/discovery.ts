@@ -40,6 +40,8 @@ export interface Registration {
 export interface Discovery {
   /** `embedded`, `static`, ... for logs and `/v1/workers`. */
   readonly kind: string
+  /** Whether what watchers were told is the present; false while the registry is away. Absent: it always is. */
+  readonly isLive?: boolean
   /**
    * Announces a record. A second registration of the same kind and id takes the first one over: the older
    * `Registration` reports `lost`, and nothing it does afterwards touches the record.

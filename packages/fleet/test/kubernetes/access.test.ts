@@ -7,9 +7,10 @@ import {
   type KubernetesDiscoveryOptions,
   readServiceAccount,
 } from '../../src/kubernetes/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi } from '../support/kube-api/index.js'
 import { until } from '../support/wait.js'
-import { addPod, configFor, Follower, labelSelector } from './fleet.js'
+import { addPod, configFor, labelSelector } from './fleet.js'
 
 const pem = (name: string) => readFileSync(new URL(`../vectors/tls/${name}`, import.meta.url), 'utf8')
 const bundle = pem('test-only-other-ca.pem') + pem('test-only-ca.pem')

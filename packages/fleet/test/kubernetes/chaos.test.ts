@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import { seededRandom } from '../../src/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi } from '../support/kube-api/index.js'
 import { until } from '../support/wait.js'
-import { addPod, annotate, discoveryOn, Follower, setStatus, wireRecord } from './fleet.js'
+import { addPod, annotate, discoveryOn, setStatus, wireRecord } from './fleet.js'
 
 const seeds = [1, 2, 3, 4, 5, 6, 7, 8]
 

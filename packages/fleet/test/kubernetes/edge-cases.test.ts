@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { KubernetesDiscovery, KubernetesDiscoveryOptions } from '../../src/kubernetes/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi } from '../support/kube-api/index.js'
 import { serverRecord } from '../support/records.js'
 import { until } from '../support/wait.js'
-import { addPod, annotate, discoveryOn, Follower, labels, setStatus, wireRecord } from './fleet.js'
+import { addPod, annotate, discoveryOn, labels, setStatus, wireRecord } from './fleet.js'
 
 let api: KubeApi
 let discovery: KubernetesDiscovery | undefined

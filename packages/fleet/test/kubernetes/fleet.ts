@@ -1,9 +1,7 @@
 import { KubeConfig } from '@kubernetes/client-node'
-import type { FleetChange, FleetEntry } from '../../src/index.js'
 import { KubernetesDiscovery, type KubernetesDiscoveryOptions } from '../../src/kubernetes/index.js'
 import type { KubeApi } from '../support/kube-api/index.js'
 import { workerRecord } from '../support/records.js'
-import { until } from '../support/wait.js'
 
 export const labels = { 'infera.amd.com/deployment': 'd' }
 export const labelSelector = 'infera.amd.com/deployment=d'
@@ -76,55 +74,4 @@ export function annotate(api: KubeApi, name: string, record: object | string | n
 /** Changes parts of the status of a Pod. */
 export function setStatus(api: KubeApi, name: string, status: Record<string, unknown>): void {
   api.pods.update('ns', name, (pod) => ({ ...pod, status: { ...pod.status, ...status } }))
-}
-
-/** Follows a discovery: what its watchers know now, and each change as a short text. */
-export class Follower {
-  readonly known = new Map<string, FleetEntry>()
-  readonly changes: string[] = []
-  readonly #watching: Promise<void>
-
-  constructor(discovery: { watch(): AsyncIterable<FleetChange> }) {
-    this.#watching = this.#follow(discovery.watch())
-  }
-
-  /** `a:1 b:1(draining)`, in order of id. */
-  get pool(): string {
-    return [...this.known.values()].map(nameOf).sort().join(' ')
-  }
-
-  /** Waits for the pool to be that. */
-  async sees(pool: string): Promise<void> {
-    await until(() => this.changes.length > 0 && this.pool === pool)
-  }
-
-  /** The end of the watch. */
-  get ended(): Promise<void> {
-    return this.#watching
-  }
-
-  async #follow(changes: AsyncIterable<FleetChange>): Promise<void> {
-    for await (const change of changes) {
-      if (change.type === 'snapshot') {
-        this.known.clear()
-        for (const entry of change.entries) this.known.set(keyOf(entry), entry)
-        this.changes.push(`snapshot ${change.entries.map(nameOf).sort().join(' ')}`.trim())
-      } else if (change.type === 'entryPut') {
-        this.known.set(keyOf(change.entry), change.entry)
-        this.changes.push(`put ${nameOf(change.entry)}`)
-      } else {
-        this.known.delete(`${change.kind} ${change.id}`)
-        this.changes.push(`removed ${change.id} ${change.reason}`)
-      }
-    }
-  }
-}
-
-const idOf = (entry: FleetEntry) =>
-  entry.kind === 'worker' ? entry.record.worker_id : entry.record.server_id
-const keyOf = (entry: FleetEntry) => `${entry.kind} ${idOf(entry)}`
-
-function nameOf(entry: FleetEntry): string {
-  if (entry.kind === 'server' || entry.record.status === 'active') return idOf(entry)
-  return `${idOf(entry)}(${entry.record.status})`
 }

@@ -1,9 +1,10 @@
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { KubernetesDiscovery } from '../../src/kubernetes/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi } from '../support/kube-api/index.js'
 import { until } from '../support/wait.js'
-import { addPod, discoveryOn, Follower, labelSelector, wireRecord, workerAnnotation } from './fleet.js'
+import { addPod, discoveryOn, labelSelector, wireRecord, workerAnnotation } from './fleet.js'
 import { Kubectl, kubectlMissing } from './kubectl.js'
 
 const missing = kubectlMissing()

@@ -5,9 +5,10 @@ import type {
   KubernetesDiscoveryOptions,
   KubernetesStatus,
 } from '../../src/kubernetes/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi, type KubeApiOptions } from '../support/kube-api/index.js'
 import { deferred, until } from '../support/wait.js'
-import { addPod, annotate, discoveryOn, Follower, wireRecord } from './fleet.js'
+import { addPod, annotate, discoveryOn, wireRecord } from './fleet.js'
 
 let api: KubeApi
 let discovery: KubernetesDiscovery | undefined

@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { DiscoveryError, InvalidRecordError, VirtualClock } from '../../src/index.js'
 import type { KubernetesDiscovery, KubernetesDiscoveryOptions } from '../../src/kubernetes/index.js'
+import { Follower } from '../support/follower.js'
 import { KubeApi } from '../support/kube-api/index.js'
 import { serverRecord, workerRecord } from '../support/records.js'
 import { deferred, rejection, until } from '../support/wait.js'
-import { addPod, annotate, discoveryOn, Follower, wireRecord, workerAnnotation } from './fleet.js'
+import { addPod, annotate, discoveryOn, wireRecord, workerAnnotation } from './fleet.js'
 
 let api: KubeApi
 const discoveries: KubernetesDiscovery[] = []

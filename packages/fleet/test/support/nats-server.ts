@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer, connect as dial } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
+import { freePort, isOpen } from './ports.js'
 
 /** Why suites that need the real broker cannot run here; undefined where they can. */
 export const natsMissing: string | undefined =
@@ -93,30 +93,4 @@ export class NatsServer {
     await this.kill()
     await rm(this.#folder, { recursive: true, force: true })
   }
-}
-
-/** Below 32768: higher ports may be taken by any outgoing connection at any time. */
-async function freePort(): Promise<number> {
-  while (true) {
-    const port = 20_000 + Math.floor(Math.random() * 12_000)
-    const probe = createServer()
-    const isFree = await new Promise<boolean>((resolve) => {
-      probe.once('error', () => resolve(false))
-      probe.listen(port, '127.0.0.1', () => resolve(true))
-    })
-    if (!isFree) continue
-    await new Promise((resolve) => probe.close(resolve))
-    return port
-  }
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = dial(port, '127.0.0.1')
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve(true)
-    })
-    socket.once('error', () => resolve(false))
-  })
 }

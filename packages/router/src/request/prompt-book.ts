@@ -81,6 +81,9 @@ export class ModelPrompts {
   }
 }
 
+/** As the name of a model: every model that is not named itself. */
+export const anyModel = '*'
+
 /** The models whose prompts this router was given. */
 export class PromptBook {
   readonly #byModel = new Map<string, ModelPrompts>()
@@ -97,11 +100,11 @@ export class PromptBook {
   }
 
   has(modelName: string): boolean {
-    return this.#byModel.has(modelName)
+    return modelName !== anyModel && this.#byModel.has(modelName)
   }
 
   of(modelName: string): ModelPrompts {
-    return this.#byModel.get(modelName) ?? this.#stranger
+    return this.#byModel.get(modelName) ?? this.#byModel.get(anyModel) ?? this.#stranger
   }
 
   /** @throws ModelFolderError naming the folder that cannot be used */

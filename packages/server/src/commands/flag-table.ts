@@ -12,7 +12,7 @@ that a flag would not take, ends the start with a sentence that says which.
 
 \`\`\`yaml
 port: 8000
-policy: kv-aware
+router-policy: kv-aware
 model:
   - qwen3=/models/Qwen3-8B
 \`\`\`

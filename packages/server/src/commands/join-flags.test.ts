@@ -1,14 +1,16 @@
 import { silentLogger } from '@infera/fleet'
 import { InvalidArgumentError } from 'commander'
 import { expect, test } from 'vitest'
-import { collectUrls, readPem } from './join-flags.js'
+import { readPem } from './join-flags.js'
+import { collectList } from './option-values.js'
 import { type ServerFlags, serverOptions } from './server-flags.js'
 
 const flags: ServerFlags = {
   host: '127.0.0.1',
   port: 0,
-  policy: 'kv-aware',
-  overlapWeight: 1,
+  routerPolicy: 'kv-aware',
+  routerMode: 'auto',
+  kvOverlapWeight: 1,
   model: [],
   maxBodyBytes: 1,
   requestMaxRetries: 0,
@@ -19,8 +21,8 @@ const flags: ServerFlags = {
 }
 
 test('urls to join come with commas and repeated', () => {
-  expect(collectUrls('ws://a, ws://b', collectUrls('ws://c'))).toEqual(['ws://c', 'ws://a', 'ws://b'])
-  expect(() => collectUrls('ws://a,,ws://b')).toThrow(InvalidArgumentError)
+  expect(collectList('ws://a, ws://b', collectList('ws://c'))).toEqual(['ws://c', 'ws://a', 'ws://b'])
+  expect(() => collectList('ws://a,,ws://b')).toThrow(InvalidArgumentError)
 })
 
 test.each([

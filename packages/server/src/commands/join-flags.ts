@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Logger } from '@infera/fleet'
-import { InvalidArgumentError, Option } from 'commander'
+import { Option } from 'commander'
 import { ServerError } from '../errors.js'
 import { TokenFile } from '../token-file.js'
 
@@ -21,13 +21,6 @@ export function joinTokenOptions(): readonly Option[] {
       'file of such tokens, one a line, read again when it changes: a server accepts all, a worker brings the first',
     ),
   ]
-}
-
-/** `--join`, repeatable and with commas. */
-export function collectUrls(value: string, previous: readonly string[] = []): string[] {
-  const urls = value.split(',').map((url) => url.trim())
-  if (urls.includes('')) throw new InvalidArgumentError('give urls with commas between them.')
-  return [...previous, ...urls]
 }
 
 /**

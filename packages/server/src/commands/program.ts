@@ -1,8 +1,12 @@
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { ServerError } from '../errors.js'
 import { logLevels } from '../logging.js'
 import { version } from '../version.js'
-import { collectUrls, joinTokenOptions } from './join-flags.js'
+import { fleetOptions } from './fleet-flags.js'
+import { joinTokenOptions } from './join-flags.js'
+import { collect, collectList, ratio, seconds, wholeNumber } from './option-values.js'
+import { applyProfile } from './profile.js'
+import { withoutEffect } from './reference-flags.js'
 import { runServer } from './server-command.js'
 import { SettingsCommand } from './settings-file.js'
 import { runUp } from './up-command.js'
@@ -14,7 +18,7 @@ export async function run(argv: readonly string[]): Promise<void> {
     await program().parseAsync(argv)
   } catch (error) {
     console.error(explain(error))
-    process.exitCode = 1
+    process.exitCode ??= 1
   }
 }
 
@@ -33,7 +37,7 @@ export function program(): Command {
     .version(version)
     .showHelpAfterError('(add --help for what can be given)')
   infera.addCommand(withServerOptions(upCommand()))
-  infera.addCommand(withServerOptions(serverCommand()))
+  infera.addCommand(withFleetOptions(withServerOptions(serverCommand())))
   infera.addCommand(workerCommand())
   return infera
 }
@@ -58,13 +62,14 @@ function upCommand(): Command {
 Examples:
   infera up                         4 workers behind http://127.0.0.1:8000
   infera up --port 0 --json         any free port; the ready line says which
-  infera up --workers 8 --policy round-robin`,
+  infera up --workers 8 --router-policy round-robin`,
     )
     .action((flags) => runUp(flags))
 }
 
 function serverCommand(): Command {
   return new SettingsCommand('server')
+    .hook('preAction', (_program, command) => applyProfile(command))
     .description('Run the server alone; workers join it by link, or are named with --worker.')
     .option(
       '--worker <model=url>',
@@ -78,7 +83,9 @@ function serverCommand(): Command {
       `
 Examples:
   infera server --model qwen3=/models/Qwen3-8B
-  infera server --worker llama=http://127.0.0.1:9000 --policy least-loaded
+  infera server --worker llama=http://127.0.0.1:9000 --router-policy least-loaded
+  infera server --discovery-backend etcd --etcd-endpoint 10.0.0.1:2379 --request-transport nats --kv-event-transport zmq
+  infera server --profile infera --k8s-label-selector infera.amd.com/deployment=chat
   infera server --host 0.0.0.0 --join-token-file /run/secrets/join-token --tls-cert server.pem --tls-key server.key
 
 To change the join token: add the new one to the file of every server, put it in those of the workers, then take the old
@@ -86,25 +93,55 @@ one away. Workers that still bring that one are cut off and come back with the n
 
 Workers on other machines reach the server only if it listens wider, as in --host 0.0.0.0; give a join token then.`,
     )
-    .action((flags) => runServer(flags))
+    .addOption(
+      new Option(
+        '--profile <name>',
+        'defaults of Infera 0.1: its backends, its transports, every interface',
+      ).choices(['infera']),
+    )
+    .action((flags, command) => runServer(flags, command))
 }
 
 function workerCommand(): Command {
-  const sim = new Command('sim')
-    .description('Run one simulated engine: join it to one or more servers, or let it serve HTTP by itself.')
+  const sim = new SettingsCommand('sim', 'INFERA_WORKER_')
+    .description(
+      'Run one simulated engine: join it to servers, announce it in a registry, or let it serve HTTP by itself.',
+    )
     .option(
       '--join <urls>',
       'servers to join, as in ws://127.0.0.1:8000, with commas between them; repeatable; a host name stands for all its addresses',
-      collectUrls,
+      collectList,
       [],
     )
     .option('--join-ca <file>', 'PEM file of the authority that signed the certificates of wss servers')
     .option(
       '--port <number>',
-      'serve the OpenAI API here instead of joining; 0 picks a free port',
+      'serve the OpenAI API here; 0 picks a free port; with a registry it announces itself there',
       wholeNumber(0, 65_535),
     )
     .option('--host <address>', 'with --port: address to listen on', '127.0.0.1')
+    .addOption(
+      new Option(
+        '--advertise-host <host>',
+        'with a registry: the address by which servers reach it; default: POD_IP with kubernetes, else --host',
+      ),
+    )
+    .addOption(
+      new Option(
+        '--no-strict-fleet',
+        'go on where settings differ from those of a server, instead of ending with 78',
+      ),
+    )
+    .addOption(new Option('--no-enable-kv-events', 'with a registry: publish no KV events'))
+    .option(
+      '--kv-events-bind <url>',
+      'with zmq: where KV events are published; port 0 picks a free one',
+      'tcp://127.0.0.1:0',
+    )
+    .option(
+      '--kv-events-advertise <url>',
+      'with zmq: where servers subscribe to them; default: the advertised host and the port of --kv-events-bind',
+    )
     .option('--json', 'with --port: print one line {"event":"ready","url":...} when ready', false)
     .option('--model <name>', 'the name it serves', 'infera-sim')
     .option(
@@ -114,11 +151,11 @@ function workerCommand(): Command {
     .option('--kv-blocks <count>', 'KV blocks of its cache', wholeNumber(8, 10_000_000), 8000)
     .option('--block-size <tokens>', 'tokens per KV block', wholeNumber(1, 4096), 16)
     .option('--time-scale <factor>', 'speed of simulated time: 1 real, 0 instant', ratio, 1)
-    .option(
-      '--drain-timeout <ms>',
-      'how long running requests may take after SIGTERM',
-      wholeNumber(0, 86_400_000),
-      30_000,
+    .addOption(
+      new Option('--drain-timeout <s>', 'how long running requests may take after SIGTERM, seconds')
+        .env('INFERA_DRAIN_TIMEOUT')
+        .argParser(seconds)
+        .default(30),
     )
     .addOption(logLevelOption())
     .addHelpText(
@@ -127,11 +164,20 @@ function workerCommand(): Command {
 Examples:
   infera worker sim --join ws://10.0.0.1:8000,ws://10.0.0.2:8000
   infera worker sim --join ws://infera-servers:8000 --join-token-file /run/secrets/join-token
-  infera worker sim --join wss://infera.example:8000 --join-ca ca.pem`,
+  infera worker sim --join wss://infera.example:8000 --join-ca ca.pem
+  infera worker sim --port 0 --host 10.0.0.5 --discovery-backend etcd --etcd-endpoint 10.0.0.1:2379 \\
+    --request-transport http --kv-event-transport zmq --kv-events-bind tcp://10.0.0.5:5557`,
     )
-    .action((flags) => runWorkerSim(flags))
-  for (const option of joinTokenOptions()) sim.addOption(option)
+    .action((flags, command) => runWorkerSim(flags, command))
+  for (const option of [...joinTokenOptions(), ...fleetOptions('worker'), ...withoutEffect('worker')]) {
+    sim.addOption(option)
+  }
   return new Command('worker').description('Run one worker.').addCommand(sim)
+}
+
+function withFleetOptions(command: Command): Command {
+  for (const option of [...fleetOptions('server'), ...withoutEffect('server')]) command.addOption(option)
+  return command
 }
 
 function withServerOptions(command: Command): Command {
@@ -140,15 +186,31 @@ function withServerOptions(command: Command): Command {
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <number>', 'port to listen on; 0 picks a free one', wholeNumber(0, 65_535), 8000)
     .addOption(
-      new Option('--policy <name>', 'how requests are placed')
+      new Option('--router-policy <name>', 'how requests are placed')
         .choices(['kv-aware', 'round-robin', 'least-loaded'])
         .default('kv-aware'),
     )
     .option(
-      '--overlap-weight <weight>',
+      '--kv-overlap-weight <weight>',
       'price of a prompt block the worker does not hold; 0 ignores caches',
       ratio,
       1,
+    )
+    .option('--kv-prefill-overlap-weight <weight>', 'the same for prefill workers; default: the same', ratio)
+    .option('--kv-decode-overlap-weight <weight>', 'the same for decode workers; default: the same', ratio)
+    .addOption(
+      new Option('--router-mode <mode>', 'direct is not there in this release')
+        .choices(['auto', 'direct'])
+        .default('auto'),
+    )
+    .option(
+      '--router-tokenizer-path <folder>',
+      'folder of the tokenizer of every model that no --model names',
+    )
+    .option(
+      '--kv-block-size <tokens>',
+      'tokens per KV block that every worker must have; default: each its own',
+      wholeNumber(1, 1_048_576),
     )
     .option(
       '--model <name=folder>',
@@ -195,22 +257,4 @@ function logLevelOption(): Option {
   return new Option('--log-level <level>', 'least level of the lines on stderr')
     .choices([...logLevels])
     .default('info')
-}
-
-function collect(value: string, previous: string[] = []): string[] {
-  return [...previous, value]
-}
-
-function wholeNumber(min: number, max: number): (text: string) => number {
-  return (text) => {
-    const value = Number(text)
-    if (/^\d+$/.test(text) && value >= min && value <= max) return value
-    throw new InvalidArgumentError(`give a whole number from ${min} to ${max}.`)
-  }
-}
-
-function ratio(text: string): number {
-  const value = Number(text)
-  if (text.trim() !== '' && Number.isFinite(value) && value >= 0) return value
-  throw new InvalidArgumentError('give a number, 0 or more.')
 }

@@ -1,15 +1,22 @@
 import type { Logger } from '@infera/fleet'
+import { anyModel } from '@infera/router'
 import { ServerError } from '../errors.js'
 import type { LogLevel } from '../logging.js'
 import type { InferaServerOptions } from '../options.js'
+import { discoveryOf, type FleetFlags, natsOf } from './fleet-flags.js'
 import { type JoinTokenFlags, readPem, tokenFileOf } from './join-flags.js'
 
 /** What `infera server` and `infera up` have in common, as commander gives it. */
 export interface ServerFlags extends JoinTokenFlags {
   readonly host: string
   readonly port: number
-  readonly policy: 'kv-aware' | 'round-robin' | 'least-loaded'
-  readonly overlapWeight: number
+  readonly routerPolicy: 'kv-aware' | 'round-robin' | 'least-loaded'
+  readonly routerMode: 'auto' | 'direct'
+  readonly routerTokenizerPath?: string
+  readonly kvOverlapWeight: number
+  readonly kvPrefillOverlapWeight?: number
+  readonly kvDecodeOverlapWeight?: number
+  readonly kvBlockSize?: number
   readonly model: readonly string[]
   readonly worker?: readonly string[]
   readonly maxBodyBytes: number
@@ -24,24 +31,41 @@ export interface ServerFlags extends JoinTokenFlags {
   readonly logLevel: LogLevel
 }
 
+/** What `infera server` has beyond that: a fleet that is found through a registry. @throws as `serverOptions` */
+export function fleetServerOptions(flags: ServerFlags & FleetFlags, logger: Logger): InferaServerOptions {
+  return {
+    ...serverOptions(flags, logger),
+    discovery: discoveryOf(flags),
+    requestTransport: flags.requestTransport,
+    kvEventTransport: flags.kvEventTransport,
+    nats: natsOf(flags),
+  }
+}
+
 /** @throws ServerError `INFERA_SERVER_OPTIONS` naming the flag and what it wants */
 export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerOptions {
   const joinToken = tokenFileOf(flags, logger)?.all ?? flags.joinToken
   const tls = tlsOf(flags)
+  if (flags.routerMode === 'direct') {
+    throw new ServerError(
+      'INFERA_SERVER_OPTIONS',
+      '--router-mode direct is not there in this release; leave it away, or give auto',
+    )
+  }
   return {
     host: flags.host,
     port: flags.port,
-    policy: flags.policy,
-    overlapWeight: flags.overlapWeight,
+    policy: flags.routerPolicy,
+    overlapWeight: flags.kvOverlapWeight,
+    prefillOverlapWeight: flags.kvPrefillOverlapWeight ?? null,
+    decodeOverlapWeight: flags.kvDecodeOverlapWeight ?? null,
+    ...(flags.kvBlockSize === undefined ? {} : { kvBlockSize: flags.kvBlockSize }),
     requestRetriesMax: flags.requestMaxRetries,
     firstByteTimeoutMs: flags.firstByteTimeout === 0 ? null : flags.firstByteTimeout,
     idleTimeoutMs: flags.idleTimeout === 0 ? null : flags.idleTimeout,
     bodyBytesMax: flags.maxBodyBytes,
     shutdownGraceMs: flags.shutdownGrace,
-    models: flags.model.map((text) => {
-      const [name, folder] = pair('--model', text, 'name=folder')
-      return { name, folder }
-    }),
+    models: modelsOf(flags),
     workers: (flags.worker ?? []).map((text) => {
       const [model, url] = pair('--worker', text, 'model=url')
       return { model, url }
@@ -49,6 +73,16 @@ export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerO
     ...(joinToken === undefined ? {} : { joinToken }),
     ...(tls === undefined ? {} : { tls }),
   }
+}
+
+function modelsOf({ model, routerTokenizerPath }: ServerFlags): NonNullable<InferaServerOptions['models']> {
+  const named = model.map((text) => {
+    const [name, folder] = pair('--model', text, 'name=folder')
+    return { name, folder }
+  })
+  return routerTokenizerPath === undefined
+    ? named
+    : [...named, { name: anyModel, folder: routerTokenizerPath }]
 }
 
 function tlsOf({ tlsCert, tlsKey }: ServerFlags): InferaServerOptions['tls'] {

@@ -10,8 +10,12 @@ const fileBytesMax = 1024 * 1024
  * the file, then the default.
  */
 export class SettingsCommand extends Command {
-  constructor(name?: string) {
+  /** What the names of variables begin with where a flag has none of its own. */
+  readonly #prefix: string
+
+  constructor(name?: string, prefix = 'INFERA_') {
     super(name)
+    this.#prefix = prefix
     this.option('--config <file>', 'YAML or JSON file that gives flags by their names')
     this.hook('preAction', () => {
       const { config: path } = this.opts<{ config?: string }>()
@@ -22,7 +26,7 @@ export class SettingsCommand extends Command {
   /** Also called by `option()`. The variable has to be known here: commander asks for it only once. */
   override addOption(option: Option): this {
     if (option.envVar === undefined && option.long !== '--json')
-      option.env(`INFERA_${option.name().toUpperCase().replaceAll('-', '_')}`)
+      option.env(`${this.#prefix}${option.name().toUpperCase().replaceAll('-', '_')}`)
     return super.addOption(option)
   }
 }

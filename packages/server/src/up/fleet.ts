@@ -112,7 +112,7 @@ export class Fleet {
     return [
       ...['worker', 'sim', '--join', joinUrl, '--model', model.name, '--model-folder', model.folder],
       ...['--time-scale', String(timeScale), '--kv-blocks', String(kvBlocks)],
-      ...['--drain-timeout', String(drainTimeoutMs), '--log-level', 'warn'],
+      ...['--drain-timeout', String(drainTimeoutMs / 1000), '--log-level', 'warn'],
       ...(joinTokenFile === undefined ? [] : ['--join-token-file', joinTokenFile]),
     ]
   }

@@ -45,5 +45,9 @@ export function simWorkerRecord(engine: SimEngine, identity: SimWorkerIdentity):
 
 /** What it knows of the settings that a fleet must share. */
 export function simWorkerSettings(engine: SimEngine): FleetSettings {
-  return { block_hash: 'xxh3-64-chain', tokenizer_digest: engine.prompt.tokenizerDigest }
+  return {
+    block_hash: 'xxh3-64-chain',
+    kv_block_size: engine.options.blockSizeTokens,
+    tokenizer_digest: engine.prompt.tokenizerDigest,
+  }
 }

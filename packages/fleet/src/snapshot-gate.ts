@@ -1,4 +1,4 @@
-import type { FleetChange } from '../ports/discovery.js'
+import type { FleetChange } from './ports/discovery.js'
 
 /** Holds first snapshots back until there is something to say: before the first list, an empty one would not be the truth. */
 export class SnapshotGate {

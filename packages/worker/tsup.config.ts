@@ -1,0 +1,11 @@
+import { defineConfig } from 'tsup'
+
+export default defineConfig({
+  entry: { index: 'src/index.ts', 'nats/index': 'src/nats/index.ts', 'zmq/index': 'src/zmq/index.ts' },
+  format: ['esm'],
+  target: 'node20',
+  sourcemap: true,
+  clean: true,
+  dts: true,
+  tsconfig: 'tsconfig.build.json',
+})
