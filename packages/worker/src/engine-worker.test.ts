@@ -9,7 +9,8 @@ import {
   VirtualClock,
 } from '@infera/fleet'
 import { afterEach, describe, expect, test } from 'vitest'
-import { EngineWorker, type EngineWorkerOptions } from './engine-worker.js'
+import { EngineWorker } from './engine-worker.js'
+import type { EngineWorkerOptions } from './engine-worker-options.js'
 import { FleetDisagreementError, InvalidWorkerOptionsError } from './errors.js'
 import type { WorkerPlane } from './worker-plane.js'
 

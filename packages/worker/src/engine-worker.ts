@@ -1,71 +1,35 @@
 import {
-  type Clock,
-  type Discovery,
   describeDifference,
-  type FleetSettings,
-  type Logger,
   parseWorkerRecord,
   type Registration,
-  silentLogger,
   sleep,
-  systemClock,
   type WorkerRecord,
 } from '@infera/fleet'
-import { z } from 'zod'
+import type { z } from 'zod'
+import { EngineWorkerOptions } from './engine-worker-options.js'
 import { FleetDisagreementError, InvalidWorkerOptionsError, WorkerIdTakenError } from './errors.js'
 import { mergeRecords } from './merge-records.js'
 import { compareWithServer, type Disagreement } from './server-comparison.js'
 import { Servers } from './servers.js'
+import { type Limits, whenAborted, within } from './within.js'
 import type { RecordParts, WorkerPlane } from './worker-plane.js'
-
-const durationMs = () => z.number().nonnegative().max(2_147_483_647)
-const part = <T>(what: string) =>
-  z.custom<T>((value) => (typeof value === 'object' && value !== null) || typeof value === 'function', {
-    message: `must be ${what}`,
-  })
-
-const Options = z.strictObject({
-  /** Who it is; its status is left to this class. */
-  record: part<Omit<WorkerRecord, 'status'>>('a worker record'),
-  /** Where it announces itself, and where its servers stand. It is not closed. */
-  discovery: part<Discovery>('a Discovery'),
-  /** How requests and KV events travel; none: HTTP to the url of the record. */
-  planes: z.array(part<WorkerPlane>('a WorkerPlane')).default([]),
-  /** What it states of shared settings beyond what its record says; goes into `ext.settings`. */
-  settings: z
-    .custom<FleetSettings>((value) => typeof value === 'object' && value !== null)
-    .default(() => ({})),
-  /** Whether it ends where a server's settings differ, or goes on. */
-  strictFleet: z.boolean().default(true),
-  /** Requests running at the engine, for planes that do not know. */
-  runningRequests: part<() => number>('a function').optional(),
-  /** How long nothing may run before that counts as the end; requests may be on their way. */
-  settleMs: durationMs().default(250),
-  /** Longest wait for the registry to name its servers. */
-  compareTimeoutMs: durationMs().default(5_000),
-  /** Longest wait for a plane; it goes on trying after that. */
-  planeTimeoutMs: durationMs().default(30_000),
-  /** Longest wait for running requests at the end. */
-  drainTimeoutMs: durationMs().default(30_000),
-  /** Longest wait for the registry at the end. */
-  deregisterTimeoutMs: durationMs().default(10_000),
-  clock: part<Clock>('a Clock').default(() => systemClock),
-  logger: part<Logger>('a Logger').default(() => silentLogger),
-})
-export type EngineWorkerOptions = z.input<typeof Options>
 
 /**
  * An engine's place in a fleet that is found through a registry: gets its planes ready, compares its settings with those of the
  * servers there, announces itself, goes on comparing, and at the end is out of rotation before it drains, and drained before it leaves.
  */
 export class EngineWorker {
-  readonly #options: z.output<typeof Options>
+  readonly #options: z.output<typeof EngineWorkerOptions>
   readonly #stop = new AbortController()
+  /** Ends the wait for running requests. */
+  readonly #drop = new AbortController()
+  readonly #servers = new Servers()
   readonly #told = new Map<string, string>()
   readonly #ended: Promise<never>
   #reject: (error: Error) => void = () => {}
   #record: WorkerRecord
   #registration: Registration | undefined
+  #isTaken = false
   #started: Promise<void> | undefined
   #watching: Promise<void> = Promise.resolve()
   #drained: Promise<void> | undefined
@@ -73,7 +37,7 @@ export class EngineWorker {
 
   /** @throws InvalidWorkerOptionsError; InvalidRecordError */
   constructor(options: EngineWorkerOptions) {
-    const parsed = Options.safeParse(options)
+    const parsed = EngineWorkerOptions.safeParse(options)
     if (!parsed.success) {
       const issue = parsed.error.issues[0]
       throw new InvalidWorkerOptionsError(
@@ -81,7 +45,7 @@ export class EngineWorker {
       )
     }
     this.#options = parsed.data
-    this.#record = this.#recordWith([])
+    this.#record = this.#ownRecord()
     this.#ended = new Promise((_, reject) => {
       this.#reject = reject
     })
@@ -122,7 +86,9 @@ export class EngineWorker {
 
   /** Leaves now; running requests break. Idempotent. */
   destroy(): Promise<void> {
-    this.#drained ??= Promise.resolve()
+    const reason = new Error('the worker was destroyed')
+    this.#drop.abort(reason)
+    this.#stop.abort(reason)
     return this.close()
   }
 
@@ -131,28 +97,40 @@ export class EngineWorker {
   }
 
   async #start(): Promise<void> {
-    const { discovery, planes, logger } = this.#options
+    const { discovery, planes, logger, compareTimeoutMs } = this.#options
     const { signal } = this.#stop
+    if (this.#drained) throw new Error('the worker was drained before it was started')
     const parts = await Promise.all(planes.map((plane) => this.#ready(plane)))
-    this.#record = this.#recordWith(parts)
-    const servers = new Servers()
-    this.#watching = this.#watch(servers)
-    await this.#within(servers.known, this.#options.compareTimeoutMs)
+    // Onto what it is by now: a plane that was late may have come in between.
+    this.#record = mergeRecords(this.#record, ...parts)
+    this.#watching = this.#watch(this.#servers)
+    await this.#within(this.#servers.known, { timeoutMs: compareTimeoutMs, signal })
     signal.throwIfAborted()
-    const refusal = this.#compareAll(servers)
+    const refusal = this.#compareAll()
     if (refusal) throw refusal
     const registration = await discovery.register({ kind: 'worker', record: this.#record }, { signal })
+    if (signal.aborted) {
+      // The write was on its way when this worker was closed.
+      await this.#deregister(registration)
+      throw signal.reason
+    }
     this.#registration = registration
     logger.info({ workerId: registration.id, discovery: discovery.kind }, 'worker is announced')
     void registration.lost.then(() => {
+      this.#isTaken = true
       if (signal.aborted) return
       logger.error({ workerId: registration.id }, 'another process has the id of this worker now')
       this.#fail(new WorkerIdTakenError(registration.id))
     })
-    servers.onChange = () => {
-      const late = this.#compareAll(servers)
-      if (late) this.#fail(late)
-    }
+    this.#servers.onChange = () => this.#reconsider()
+    // What was said while the registration was under way.
+    this.#reconsider()
+  }
+
+  #reconsider(): boolean {
+    const error = this.#compareAll()
+    if (error) this.#fail(error)
+    return error === undefined
   }
 
   /** @returns what its record is to say; nothing where it is not ready in time */
@@ -160,24 +138,33 @@ export class EngineWorker {
     const { planeTimeoutMs, logger } = this.#options
     const { signal } = this.#stop
     const ready = plane.ready({ signal })
-    const parts = await this.#within(ready, planeTimeoutMs)
-    signal.throwIfAborted()
+    const parts = await this.#within(ready, { timeoutMs: planeTimeoutMs, signal })
+    if (signal.aborted) {
+      // Nobody asks any more whether it got ready.
+      ready.catch(() => {})
+      throw signal.reason
+    }
     if (parts) return parts
     logger.warn(
       { plane: plane.name, planeTimeoutMs },
       'a plane is not ready: the worker is announced without it, and again when it is',
     )
-    ready.then(
-      async (late) => {
-        this.#record = mergeRecords(this.#record, late)
-        await this.#started
-        await this.#registration?.update(this.#record)
-      },
-      (error: unknown) => {
+    ready
+      .then((late) => this.#add(late))
+      .catch((error: unknown) => {
         if (!signal.aborted) logger.error({ plane: plane.name, reason: String(error) }, 'a plane has failed')
-      },
-    )
+      })
     return {}
+  }
+
+  /** What a late plane says is compared like the rest, and never brings a worker back that drains. */
+  async #add(late: RecordParts): Promise<void> {
+    this.#record = mergeRecords(this.#record, late)
+    await this.#started?.catch(() => {
+      // Whoever called `start` is told.
+    })
+    if (!this.#registration || this.#drained || !this.#reconsider()) return
+    await this.#registration.update(this.#record)
   }
 
   async #watch(servers: Servers): Promise<void> {
@@ -198,15 +185,15 @@ export class EngineWorker {
   }
 
   /** @returns why this worker must not go on */
-  #compareAll(servers: Servers): FleetDisagreementError | undefined {
+  #compareAll(): FleetDisagreementError | undefined {
     let first: FleetDisagreementError | undefined
-    for (const server of servers.all) {
+    for (const server of this.#servers.all) {
       const disagreement = compareWithServer(this.#record, server)
       this.#tell(server.server_id, disagreement)
       if (!disagreement || !this.#options.strictFleet) continue
       first ??= new FleetDisagreementError(disagreement.serverId, disagreement.differences)
     }
-    for (const id of [...this.#told.keys()]) if (!servers.has(id)) this.#told.delete(id)
+    for (const id of [...this.#told.keys()]) if (!this.#servers.has(id)) this.#told.delete(id)
     return first
   }
 
@@ -235,92 +222,91 @@ export class EngineWorker {
   }
 
   async #drain(): Promise<void> {
-    const { planes, drainTimeoutMs, deregisterTimeoutMs } = this.#options
+    const { planes, drainTimeoutMs, deregisterTimeoutMs: timeoutMs } = this.#options
+    const { signal } = this.#drop
     const starting = this.#registration ? undefined : this.#started
     if (starting) {
       // Not announced yet: nothing can have been sent to it.
       this.#stop.abort(new Error('the worker was closed before it was announced'))
-      await starting.catch(() => {
+      const ended = starting.catch(() => {
         // Whoever called `start` is told.
       })
+      await this.#within(ended, {
+        timeoutMs,
+        signal,
+        complaint: 'the registry does not say whether it let it go',
+      })
     }
-    await this.#within(
-      this.#registration?.drain(),
-      deregisterTimeoutMs,
-      'the registry was not told that it drains',
+    this.#record = { ...this.#record, status: 'draining' }
+    const complaint = 'the registry was not told that it drains'
+    await this.#within(this.#registration?.drain(), { timeoutMs, signal, complaint })
+    if (signal.aborted) return
+    const drained = planes.map((plane) =>
+      this.#attempt(plane, () => plane.drain?.({ timeoutMs: drainTimeoutMs })),
     )
-    const drained = planes.map((plane) => this.#attempt(plane, plane.drain?.({ timeoutMs: drainTimeoutMs })))
-    await Promise.all([...drained, this.#idle()])
+    await Promise.race([Promise.all([...drained, this.#idle()]), whenAborted(signal)])
   }
 
   /** Resolves when the engine has run nothing for a while. */
   async #idle(): Promise<void> {
-    const { runningRequests, clock, drainTimeoutMs, settleMs } = this.#options
+    const { runningRequests, clock, drainTimeoutMs, settleMs, logger } = this.#options
+    const { signal } = this.#drop
     if (!runningRequests) return
     const deadlineMs = clock.now() + drainTimeoutMs
     let idleSinceMs = clock.now()
     const pauseMs = Math.max(1, settleMs / 5)
-    while (clock.now() < deadlineMs) {
-      if (runningRequests() > 0) idleSinceMs = clock.now()
-      else if (clock.now() - idleSinceMs >= settleMs) return
-      await sleep(clock, Math.min(pauseMs, Math.max(1, deadlineMs - clock.now())))
+    try {
+      while (clock.now() < deadlineMs) {
+        if (runningRequests() > 0) idleSinceMs = clock.now()
+        else if (clock.now() - idleSinceMs >= settleMs) return
+        await sleep(clock, Math.min(pauseMs, Math.max(1, deadlineMs - clock.now())), signal)
+      }
+      logger.warn({ running: runningRequests(), drainTimeoutMs }, 'requests still run: they are broken off')
+    } catch (error) {
+      if (!signal.aborted) logger.warn({ reason: String(error) }, 'running requests cannot be counted')
     }
-    this.#options.logger.warn(
-      { running: runningRequests(), drainTimeoutMs },
-      'requests still run: they are broken off',
-    )
   }
 
   async #leave(): Promise<void> {
-    const { planes, deregisterTimeoutMs } = this.#options
-    await this.#within(
-      this.#registration?.deregister(),
-      deregisterTimeoutMs,
-      'the record could not be taken away',
-    )
+    const { planes } = this.#options
+    await this.#deregister(this.#registration)
     this.#stop.abort(new Error('the worker was closed'))
-    await Promise.all(planes.map((plane) => this.#attempt(plane, plane.deregister?.())))
-    await Promise.all(planes.map((plane) => this.#attempt(plane, plane.close())))
+    // Where another process has the id by now, what is kept under it is that one's.
+    if (!this.#isTaken) {
+      await Promise.all(planes.map((plane) => this.#attempt(plane, () => plane.deregister?.())))
+    }
+    await Promise.all(planes.map((plane) => this.#attempt(plane, () => this.#endOf(plane))))
     await this.#watching
   }
 
+  #endOf(plane: WorkerPlane): Promise<void> {
+    return this.#drop.signal.aborted && plane.destroy ? plane.destroy() : plane.close()
+  }
+
+  async #deregister(registration: Registration | undefined): Promise<void> {
+    const complaint = 'the record could not be taken away'
+    await this.#within(registration?.deregister(), {
+      timeoutMs: this.#options.deregisterTimeoutMs,
+      complaint,
+    })
+  }
+
   /** The end of a worker is not held up by one of its parts. */
-  async #attempt(plane: WorkerPlane, work: Promise<void> | undefined): Promise<void> {
+  async #attempt(plane: WorkerPlane, work: () => Promise<void> | undefined): Promise<void> {
     try {
-      await work
+      await work()
     } catch (error) {
       this.#options.logger.warn({ plane: plane.name, reason: String(error) }, 'a plane has failed at its end')
     }
   }
 
-  /** @returns what the promise gives; undefined when it takes too long, fails, or this worker is closed */
-  async #within<T>(
-    work: Promise<T> | undefined,
-    timeoutMs: number,
-    complaint?: string,
-  ): Promise<T | undefined> {
-    const { clock, logger } = this.#options
-    const done = new AbortController()
-    const late = sleep(clock, timeoutMs, done.signal).then(
-      () => 'late' as const,
-      () => undefined,
-    )
-    const settled = Promise.resolve(work).then(
-      (value) => ({ value }),
-      (error: unknown) => ({ error }),
-    )
-    const result = await Promise.race([settled, late])
-    done.abort()
-    if (result !== undefined && result !== 'late' && 'value' in result) return result.value
-    const reason = result === 'late' ? `no answer within ${timeoutMs} ms` : String(result?.error)
-    if (complaint !== undefined) logger.warn({ reason }, complaint)
-    else if (result !== 'late') throw result?.error
-    return undefined
+  #within<T>(work: Promise<T> | undefined, limits: Limits): Promise<T | undefined> {
+    return within(work, { ...limits, clock: this.#options.clock, logger: this.#options.logger })
   }
 
-  #recordWith(parts: readonly RecordParts[]): WorkerRecord {
+  #ownRecord(): WorkerRecord {
     const { record, settings } = this.#options
     const base = parseWorkerRecord({ ...record, status: 'active' })
-    return mergeRecords(base, { ext: { settings: { ...settings } } }, ...parts)
+    return mergeRecords(base, { ext: { settings: { ...settings } } })
   }
 }

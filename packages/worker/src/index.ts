@@ -1,4 +1,5 @@
-export { EngineWorker, type EngineWorkerOptions } from './engine-worker.js'
+export { EngineWorker } from './engine-worker.js'
+export type { EngineWorkerOptions } from './engine-worker-options.js'
 export {
   FleetDisagreementError,
   InvalidWorkerOptionsError,

@@ -18,4 +18,6 @@ export interface WorkerPlane {
   deregister?(): Promise<void>
   /** Ends it now. Idempotent. */
   close(): Promise<void>
+  /** In place of `close` where the worker does not wait for its drain. Idempotent. */
+  destroy?(): Promise<void>
 }

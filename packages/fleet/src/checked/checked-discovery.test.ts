@@ -255,6 +255,16 @@ describe('a registry that is away', () => {
     expect([rig.problemsOf('a'), rig.problemsOf('b')]).toEqual([[], ['address_refused']])
   })
 
+  test('is noticed also when it went before it was ever looked after', async () => {
+    rig = new Rig()
+    rig.registry.isLive = false
+    await registered(record('a'))
+    await rig.clock.advanceAsync(1_000)
+    await settled()
+    expect(rig.problemsOf('a')).toEqual(['unverified'])
+    await rig.registry.close()
+  })
+
   test('back again, its word alone does not count before a lease has passed', async () => {
     rig = new Rig({ probe: { intervalMs: 1_000 }, verifyForMs: 10_000 })
     await registered(record('a'))

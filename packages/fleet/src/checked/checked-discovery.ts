@@ -70,6 +70,7 @@ export class CheckedDiscovery implements Discovery {
   #following: Promise<void> | undefined
   #timer: Timer | undefined
   #wasLive = false
+  #wasSilent = false
   #isAway = false
   #unverifiedUntilMs = 0
 
@@ -269,9 +270,13 @@ export class CheckedDiscovery implements Discovery {
   /** Looks whether the registry still speaks. */
   #check(): void {
     const { clock, checkIntervalMs, verifyForMs, logger } = this.#options
-    this.#wasLive ||= this.isLive
-    // One that is still to be reached for the first time has said nothing that could be doubted.
-    const isAway = this.#wasLive && !this.isLive
+    const { isLive } = this
+    // One that is still to be reached for the first time has said nothing that could be doubted; its first list comes a moment
+    // before its watch.
+    const hasSpoken = this.#wasLive || (this.#wasSilent && this.#tracked.size > 0)
+    this.#wasLive ||= isLive
+    this.#wasSilent = !isLive
+    const isAway = hasSpoken && !isLive
     if (isAway !== this.#isAway) {
       this.#isAway = isAway
       if (!isAway) this.#unverifiedUntilMs = clock.now() + verifyForMs

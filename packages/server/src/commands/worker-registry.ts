@@ -52,7 +52,9 @@ export async function serveByRegistry(
     })
     const reason = await Promise.race([shutdown.requested, started, worker.ended])
     logger.info({ reason, worker_id: workerId }, 'draining')
-    await Promise.race([worker.close(), shutdown.insisted])
+    // Servers that were not told send on: what they send after that is refused, and what runs ends.
+    const left = worker.close().then(() => engine.close())
+    await Promise.race([left, shutdown.insisted])
   } finally {
     await worker.destroy()
     await discovery.close()

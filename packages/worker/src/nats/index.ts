@@ -14,6 +14,8 @@ export function natsRequestPlane(options: NatsWorkerOptions): WorkerPlane {
     },
     drain: ({ timeoutMs }) => worker.stop({ drain: true, timeoutMs }),
     close: () => worker.stop({ drain: false, timeoutMs: 0 }),
+    // `stop` under way would be waited for.
+    destroy: () => worker.destroy(),
   }
 }
 
