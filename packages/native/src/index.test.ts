@@ -10,6 +10,7 @@ test('the package exports these names and no others', () => {
     'NativeUnavailableError',
     'SnapshotError',
     'UnknownHandleError',
+    'blocksInSnapshot',
     'chainBlockHashes',
     'createPrefixIndex',
     'nativeStatus',

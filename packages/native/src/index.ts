@@ -24,3 +24,4 @@ export {
   tiers,
 } from './ports.js'
 export { createPrefixIndex, openPrefixIndex } from './prefix-index.js'
+export { blocksInSnapshot } from './snapshot-blocks.js'

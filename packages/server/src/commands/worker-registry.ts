@@ -78,11 +78,13 @@ async function planesOf(
   }
   if (!flags.enableKvEvents) return planes
   if (flags.kvEventTransport === 'nats') {
-    const { natsKvEventPlane } = await loadNats('--kv-event-transport nats')
-    const instanceId = engine.instanceId
-    planes.push(
-      natsKvEventPlane({ url: flags.natsServer, workerId, source: engine.kvEvents, instanceId, logger }),
-    )
+    const { natsKvEventPlane, kvViewCodec } = await loadNats('--kv-event-transport nats')
+    const { instanceId, kvEvents: source } = engine
+    const viewCodec = kvViewCodec({
+      blockSizeTokens: engine.options.blockSizeTokens,
+      ranks: source.ranks,
+    })
+    planes.push(natsKvEventPlane({ url: flags.natsServer, workerId, source, instanceId, viewCodec, logger }))
   } else if (flags.kvEventTransport === 'zmq') {
     const { zmqKvEventPlane } = await importBackend(
       '--kv-event-transport zmq',

@@ -41,3 +41,5 @@ function untilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
 }
+
+export { type KvViewCodecOptions, kvViewCodec } from './kv-view-codec.js'
