@@ -1,6 +1,7 @@
 import { AckPolicy, type ConsumerInfo, DeliverPolicy, type JetStreamManager } from '@nats-io/jetstream'
 import { createInbox, type Msg, type NatsConnection, nanos } from '@nats-io/transport-node'
 import { TransportError } from '../errors.js'
+import { KvReaderQueue } from '../kv-reader-queue.js'
 import { Backoff } from '../link/backoff.js'
 import { type Clock, sleep, type Timer } from '../ports/clock.js'
 import type { KvEventMessage } from '../ports/kv-events.js'
@@ -9,7 +10,6 @@ import type { Random } from '../ports/random.js'
 import type { NatsBroker } from './broker.js'
 import { readDelivery } from './delivery.js'
 import { KvRankView } from './kv-rank-view.js'
-import { KvReaderQueue } from './kv-reader-queue.js'
 import { kvRankOf, kvStreamName, kvSubject, kvSyncSubject } from './names.js'
 import { ensureStream, isAbsent, kvStream, managerOf } from './streams.js'
 
@@ -64,7 +64,9 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
 
   constructor(options: KvSubscriptionOptions) {
     this.#options = options
-    this.#queue = new KvReaderQueue(options.bufferBytesMax, () => this.#wakeDrained())
+    this.#queue = new KvReaderQueue(options.bufferBytesMax, () => {
+      if (this.#queue.isEmpty) this.#wakeDrained()
+    })
     this.#views = new Map(options.ranks.map((rank) => [rank, new KvRankView(rank, options.snapshotBytesMax)]))
     options.signal?.addEventListener('abort', this.#onAbort, { once: true })
     if (options.signal?.aborted) this.#finish(false)

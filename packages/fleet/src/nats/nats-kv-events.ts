@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { LostWorkers } from '../lost-workers.js'
 import { bound, durationMs, parseOptions } from '../options.js'
 import type { KvEventMessage, KvEventTransport } from '../ports/kv-events.js'
 import { expandTargets } from '../records/targets.js'
@@ -28,9 +29,6 @@ const Options = z.strictObject({
 })
 export type NatsKvEventsOptions = z.input<typeof Options>
 
-/** Lost workers that are remembered; the oldest go first. */
-const lostMax = 4096
-
 /**
  * KV events from the stream `INFERA_KV_EVENTS`, with one consumer for each worker that is subscribed to. Relays of Infera 0.1 are
  * read from the oldest event that the stream still has; those of ours bring snapshots, numbers, and word of their end.
@@ -40,7 +38,7 @@ export class NatsKvEvents implements KvEventTransport {
   readonly #options: z.output<typeof Options>
   readonly #broker: NatsBroker
   readonly #open = new Set<NatsKvSubscription>()
-  readonly #lost = new Map<string, { readonly instance: string | undefined; readonly untilMs: number }>()
+  readonly #lost: LostWorkers
   #closing: Promise<void> | undefined
 
   /**
@@ -49,6 +47,7 @@ export class NatsKvEvents implements KvEventTransport {
    */
   constructor(options: NatsKvEventsOptions = {}) {
     this.#options = parseOptions('NatsKvEvents', Options, options)
+    this.#lost = new LostWorkers(this.#options)
     const { clock, random, logger } = this.#options
     const { url, tls, name, connectTimeoutMs, reconnectWaitMs, pingIntervalMs } = this.#options
     const connection = { url, tls, name, connectTimeoutMs, reconnectWaitMs, pingIntervalMs }
@@ -60,9 +59,7 @@ export class NatsKvEvents implements KvEventTransport {
     if (this.#closing) return false
     const way = worker.ext?.kv_events
     if (typeof way === 'string' && way !== 'nats') return false
-    const lost = this.#lost.get(worker.worker_id)
-    if (!lost) return true
-    return lost.instance !== worker.ext?.instance_id || lost.untilMs <= this.#options.clock.now()
+    return !this.#lost.has(worker)
   }
 
   /** @throws TransportError `INFERA_FLEET_WORKER_FAILED` when iterated, for a cache beyond `snapshotBytesMax` */
@@ -109,15 +106,7 @@ export class NatsKvEvents implements KvEventTransport {
   }
 
   #lose(worker: WorkerRecord): void {
-    const { clock, lostForMs, logger } = this.#options
-    const workerId = worker.worker_id
-    logger.warn({ workerId }, 'the relay of this worker is gone')
-    this.#lost.delete(workerId)
-    this.#lost.set(workerId, { instance: worker.ext?.instance_id, untilMs: clock.now() + lostForMs })
-    if (this.#lost.size <= lostMax) return
-    for (const oldest of this.#lost.keys()) {
-      this.#lost.delete(oldest)
-      return
-    }
+    this.#options.logger.warn({ workerId: worker.worker_id }, 'the relay of this worker is gone')
+    this.#lost.add(worker)
   }
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Subscriber } from 'zeromq'
+import type { KvReaderQueue } from '../kv-reader-queue.js'
 import { Backoff } from '../link/backoff.js'
 import { type Clock, sleep, type Timer } from '../ports/clock.js'
 import type { KvEventMessage } from '../ports/kv-events.js'
@@ -10,7 +11,6 @@ import { formatEndpoint, type ZmqEndpoint } from './endpoints.js'
 import { parseLive } from './frames.js'
 import { NeedFiller } from './need-filler.js'
 import { RankRow, type RowIncident, type RowNeed } from './rank-row.js'
-import type { ReaderQueue } from './reader-queue.js'
 import { isSync, syncPrefix } from './snapshot-frames.js'
 import type { ZmqSockets } from './sockets.js'
 
@@ -41,7 +41,7 @@ export interface RankReaderOptions extends ReaderSettings {
   readonly endpoints: WorkerEndpoints
   readonly heldBytesMax: number
   readonly sockets: ZmqSockets
-  readonly queue: ReaderQueue
+  readonly queue: KvReaderQueue
   readonly counts: ZmqCounts
   readonly onUp: () => void
   readonly onDown: () => void

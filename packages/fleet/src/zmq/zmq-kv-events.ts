@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { LostWorkers } from '../lost-workers.js'
 import { bound, clockOption, durationMs, loggerOption, parseOptions, part, randomOption } from '../options.js'
 import type { KvEventMessage, KvEventTransport } from '../ports/kv-events.js'
 import { expandTargets } from '../records/targets.js'
@@ -39,9 +40,6 @@ const Options = z.strictObject({
 })
 export type ZmqKvEventsOptions = z.input<typeof Options>
 
-/** Lost workers that are remembered; the oldest go first. */
-const lostMax = 4096
-
 /**
  * KV events straight from the engines' PUB sockets, one SUB socket for each rank. Gaps are found by number and filled from the
  * engine's replay socket where there is one. Workers of ours also give snapshots.
@@ -52,12 +50,13 @@ export class ZmqKvEvents implements KvEventTransport {
   readonly #sockets: ZmqSockets
   readonly #counts = newCounts()
   readonly #open = new Set<ZmqKvSubscription>()
-  readonly #lost = new Map<string, { readonly instance: string | undefined; readonly untilMs: number }>()
+  readonly #lost: LostWorkers
   #isClosed = false
 
   /** @throws InvalidFleetOptionsError */
   constructor(options: ZmqKvEventsOptions = {}) {
     this.#options = parseOptions('ZmqKvEvents', Options, options)
+    this.#lost = new LostWorkers(this.#options)
     this.#sockets = new ZmqSockets(this.#options)
   }
 
@@ -79,9 +78,7 @@ export class ZmqKvEvents implements KvEventTransport {
     if (this.#isClosed || !this.#endpointsOf(worker)) return false
     const way = worker.ext?.kv_events
     if (typeof way === 'string' && way !== this.kind) return false
-    const lost = this.#lost.get(worker.worker_id)
-    if (!lost) return true
-    return lost.instance !== worker.ext?.instance_id || lost.untilMs <= this.#options.clock.now()
+    return !this.#lost.has(worker)
   }
 
   /**
@@ -133,16 +130,11 @@ export class ZmqKvEvents implements KvEventTransport {
   }
 
   #lose(worker: WorkerRecord): void {
-    const { clock, lostForMs, logger } = this.#options
-    const workerId = worker.worker_id
-    logger.warn({ workerId }, 'the kv events of this worker cannot be reached any more')
-    this.#lost.delete(workerId)
-    this.#lost.set(workerId, { instance: worker.ext?.instance_id, untilMs: clock.now() + lostForMs })
-    if (this.#lost.size <= lostMax) return
-    for (const oldest of this.#lost.keys()) {
-      this.#lost.delete(oldest)
-      return
-    }
+    this.#options.logger.warn(
+      { workerId: worker.worker_id },
+      'the kv events of this worker cannot be reached any more',
+    )
+    this.#lost.add(worker)
   }
 }
 

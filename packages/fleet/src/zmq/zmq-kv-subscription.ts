@@ -1,9 +1,9 @@
 import { TransportError } from '../errors.js'
+import { KvReaderQueue } from '../kv-reader-queue.js'
 import type { Timer } from '../ports/clock.js'
 import type { KvEventMessage } from '../ports/kv-events.js'
 import type { ZmqCounts } from './counts.js'
 import { RankReader, type ReaderSettings, type WorkerEndpoints } from './rank-reader.js'
-import { ReaderQueue } from './reader-queue.js'
 import type { ZmqSockets } from './sockets.js'
 
 export interface ZmqKvSubscriptionOptions extends ReaderSettings {
@@ -23,7 +23,7 @@ export interface ZmqKvSubscriptionOptions extends ReaderSettings {
 /** One reader's subscription to all ranks of one worker. Sockets are opened by the first `next`. */
 export class ZmqKvSubscription implements AsyncIterableIterator<KvEventMessage> {
   readonly #options: ZmqKvSubscriptionOptions
-  readonly #queue: ReaderQueue
+  readonly #queue: KvReaderQueue
   readonly #readers: readonly RankReader[]
   readonly #up = new Set<number>()
   readonly #onAbort = () => this.#finish()
@@ -34,7 +34,7 @@ export class ZmqKvSubscription implements AsyncIterableIterator<KvEventMessage> 
   constructor(options: ZmqKvSubscriptionOptions) {
     this.#options = options
     const { workerId, rankCount, bufferBytesMax, signal } = options
-    this.#queue = new ReaderQueue(bufferBytesMax, () => {
+    this.#queue = new KvReaderQueue(bufferBytesMax, () => {
       for (const reader of this.#readers) reader.taken()
     })
     this.#readers = Array.from({ length: rankCount }, (_, rank) => {

@@ -51,6 +51,26 @@ test('a file gives what flags would give, as YAML or as JSON', async () => {
   expect(await file('{"port": "9", "name": "x", "policy": "far", "model": ["a", "b"]}')).toEqual(expected)
 })
 
+test('switches are true or false', async () => {
+  let flags: Record<string, unknown> = {}
+  const command = () =>
+    new SettingsCommand('sim')
+      .option('--loud', '', false)
+      .option('--no-strict', '')
+      .option('--profiling [switch]', '')
+      .action((given) => {
+        flags = given
+      })
+      .exitOverride()
+  writeFileSync(path, 'loud: true\nno-strict: true\nprofiling: false\n')
+  await command().parseAsync(['--config', path], { from: 'user' })
+  expect(flags).toMatchObject({ loud: true, strict: false, profiling: false })
+  writeFileSync(path, 'no-strict: maybe\n')
+  await expect(command().parseAsync(['--config', path], { from: 'user' })).rejects.toThrow(
+    /no-strict: give true or false/,
+  )
+})
+
 test('an empty file gives nothing, and one value stands for a list of one', async () => {
   expect(await file('')).toMatchObject({ port: 8000, model: [] })
   expect(await file('model: a')).toMatchObject({ model: ['a'] })

@@ -110,6 +110,12 @@ function parsedValue(option: Option, value: unknown): unknown {
 }
 
 function parsedText(option: Option, value: unknown, previous: unknown): unknown {
+  if (!option.required && !option.optional) {
+    // A switch is on or off; one that takes something away, as `no-strict-fleet`, is on in the file when that is what it says.
+    if (typeof value !== 'boolean') throw new InvalidArgumentError('give true or false.')
+    return option.negate ? !value : value
+  }
+  if (typeof value === 'boolean' && option.optional) return value
   if (typeof value !== 'string' && typeof value !== 'number') {
     const what =
       value === null

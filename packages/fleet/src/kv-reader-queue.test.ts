@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { TransportError } from '../errors.js'
-import type { KvEventMessage } from '../ports/kv-events.js'
-import { ReaderQueue } from './reader-queue.js'
+import { TransportError } from './errors.js'
+import { KvReaderQueue } from './kv-reader-queue.js'
+import type { KvEventMessage } from './ports/kv-events.js'
 
 const batch = (sequence: number, { rank = 0, sizeBytes = 36 } = {}): KvEventMessage => ({
   type: 'batch',
@@ -15,7 +15,7 @@ const snapshot = (sequence: number, rank = 0): KvEventMessage => ({
   sequence,
   payloads: [new Uint8Array(10_000)],
 })
-const numbers = async (queue: ReaderQueue, count: number) => {
+const numbers = async (queue: KvReaderQueue, count: number) => {
   const read: unknown[] = []
   for (let index = 0; index < count; index++) read.push((await queue.next()).value?.sequence)
   return read
@@ -23,7 +23,7 @@ const numbers = async (queue: ReaderQueue, count: number) => {
 
 describe('the queue of a reader', () => {
   test('live batches fit up to the bound; one always does', async () => {
-    const queue = new ReaderQueue(200, () => {})
+    const queue = new KvReaderQueue(200, () => {})
     expect([queue.push(batch(0)), queue.push(batch(1)), queue.push(batch(2))]).toEqual([true, true, false])
     expect(await numbers(queue, 2)).toEqual([0, 1])
     expect(queue.push(batch(3, { sizeBytes: 5_000 }))).toBe(true)
@@ -33,7 +33,7 @@ describe('the queue of a reader', () => {
   })
 
   test('snapshots and repairs fit whatever is held', async () => {
-    const queue = new ReaderQueue(100, () => {})
+    const queue = new KvReaderQueue(100, () => {})
     queue.push(batch(0, { rank: 1 }))
     expect(queue.push(snapshot(7))).toBe(true)
     expect(queue.push(batch(8), { isRepair: true })).toBe(true)
@@ -41,7 +41,7 @@ describe('the queue of a reader', () => {
   })
 
   test('a snapshot replaces what is held of its rank, and gives the room back', async () => {
-    const queue = new ReaderQueue(200, () => {})
+    const queue = new KvReaderQueue(200, () => {})
     queue.push(batch(0))
     queue.push(batch(9, { rank: 1 }))
     queue.push(snapshot(3))
@@ -53,7 +53,7 @@ describe('the queue of a reader', () => {
   })
 
   test('order survives thousands of messages, held and awaited', async () => {
-    const queue = new ReaderQueue(1 << 20, () => {})
+    const queue = new KvReaderQueue(1 << 20, () => {})
     const read: unknown[] = []
     for (let round = 0; round < 3; round++) {
       for (let index = 0; index < 1_500; index++) queue.push(batch(round * 1_500 + index))
@@ -66,7 +66,7 @@ describe('the queue of a reader', () => {
   })
 
   test('the end drops what is held, and an error is thrown once', async () => {
-    const queue = new ReaderQueue(200, () => {})
+    const queue = new KvReaderQueue(200, () => {})
     queue.push(batch(0))
     queue.end(new TransportError('INFERA_FLEET_WORKER_FAILED', 'w', 'why'))
     await expect(queue.next()).rejects.toThrow('why')
@@ -76,7 +76,7 @@ describe('the queue of a reader', () => {
   })
 
   test('the end releases a reader that waits', async () => {
-    const queue = new ReaderQueue(200, () => {})
+    const queue = new KvReaderQueue(200, () => {})
     const pending = queue.next()
     queue.end()
     expect((await pending).done).toBe(true)
@@ -84,7 +84,7 @@ describe('the queue of a reader', () => {
 
   test('each time the reader comes is told', async () => {
     let taken = 0
-    const queue = new ReaderQueue(200, () => {
+    const queue = new KvReaderQueue(200, () => {
       taken += 1
     })
     queue.push(batch(0))

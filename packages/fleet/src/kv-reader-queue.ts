@@ -1,5 +1,5 @@
-import type { TransportError } from '../errors.js'
-import type { KvEventMessage } from '../ports/kv-events.js'
+import type { TransportError } from './errors.js'
+import type { KvEventMessage } from './ports/kv-events.js'
 
 /** Charged for each held batch on top of its bytes. */
 const batchOverheadBytes = 64
@@ -13,7 +13,7 @@ interface Held {
  * Messages between a subscription and its reader, in order. Live batches count towards a bound. Snapshots and what repairs a gap
  * have bounds of their own, and always fit; a snapshot replaces what is held of its rank.
  */
-export class ReaderQueue {
+export class KvReaderQueue {
   readonly #boundBytes: number
   readonly #onTaken: () => void
   #held: Held[] = []
@@ -28,6 +28,10 @@ export class ReaderQueue {
   constructor(boundBytes: number, onTaken: () => void) {
     this.#boundBytes = boundBytes
     this.#onTaken = onTaken
+  }
+
+  get isEmpty(): boolean {
+    return this.#headIndex === this.#held.length
   }
 
   /** Whether the reader has taken everything of a rank, of one kind if that is given. */
