@@ -162,8 +162,10 @@ describe('infera server and infera worker', () => {
     await using server = new Cli(['server', '--port', '0', '--json'])
     const { url } = await server.ready()
     await using worker = new Cli(['worker', 'sim', '--join', url, '--model-folder', qwen3Folder])
-    expect((await worker.ended).code).toBe(1)
-    expect(worker.stderr).toMatch(/tokenizer_digest.*[0-9a-f]{16}.*[0-9a-f]{16}/)
+    expect((await worker.ended).code).toBe(78)
+    expect(worker.stderr).toMatch(
+      /setting 'tokenizer_digest' differs: the server has "[0-9a-f]{16}" \(--model\), the worker "[0-9a-f]{16}" \(--model-folder\); .*give both the folder of the same tokenizer/,
+    )
   })
 })
 
@@ -180,7 +182,7 @@ describe('the command line', () => {
     [['up', '--router-policy', 'best'], /kv-aware, round-robin, least-loaded/],
     [['server', '--model', 'qwen3'], /--model 'qwen3' is not of the form name=folder/],
     [['server', '--model', 'qwen3=/does/not/exist'], /\/does\/not\/exist/],
-    [['worker', 'sim'], /give --join <url> to join a server, or --port/],
+    [['worker', 'sim'], /give --join <url> to join a server, --port <number>/],
     [['worker', 'sim', '--join', 'ws://127.0.0.1:1', '--port', '0'], /give --join <url>/],
   ])('%j is answered with what to give', async (args, message) => {
     await using cli = new Cli(args)
