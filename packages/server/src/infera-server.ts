@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
   type Clock,
+  type Discovery,
   EmbeddedDiscovery,
   type FleetSettings,
   type LinkServer,
@@ -25,6 +26,8 @@ import { InferaServerOptions, type ResolvedServerOptions } from './options.js'
 import { version } from './version.js'
 
 export interface InferaServerPorts {
+  /** Where workers are found, in place of what the option `discovery` names; closed with the server. */
+  readonly registry?: Discovery
   readonly logger?: Logger
   readonly clock?: Clock
   readonly random?: Random
@@ -43,6 +46,7 @@ export class InferaServer {
   readonly #options: ResolvedServerOptions
   readonly #logger: Logger
   readonly #ports: { clock: Clock; random: Random; logger: Logger }
+  readonly #registry: Discovery | undefined
   readonly #discovery = new EmbeddedDiscovery()
   readonly #serverId = randomUUID()
   readonly #listener: HttpListener
@@ -66,6 +70,7 @@ export class InferaServer {
     }
     this.#options = parsed.data
     this.#logger = ports.logger ?? silentLogger
+    this.#registry = ports.registry
     this.#ports = {
       clock: ports.clock ?? systemClock,
       random: ports.random ?? systemRandom,
@@ -201,6 +206,7 @@ export class InferaServer {
       settingsFor: ({ model_name: model }) =>
         settingsFor(this.#options, prompts.get(model) ?? prompts.get(anyModel)),
       ports: this.#ports,
+      registry: this.#registry,
     })
     const router = new Router({
       discovery: this.#discovery,

@@ -1,6 +1,7 @@
 import {
   type AddressProber,
   CheckedDiscovery,
+  type Discovery,
   type EmbeddedDiscovery,
   type FleetSettings,
   HttpTransport,
@@ -26,6 +27,8 @@ export interface FleetPlanesParts {
   /** What a worker must share with this server. */
   readonly settingsFor: (record: WorkerRecord) => FleetSettings
   readonly ports: BackendPorts
+  /** Takes the place of what the options name. */
+  readonly registry: Discovery | undefined
 }
 
 /** A worker that cannot tell us that it is gone is asked. */
@@ -71,15 +74,9 @@ export class FleetPlanes {
     const link = new LinkServer({ discovery: hub, serverRecord, settingsFor, ...token, ...ports })
     const opened = await openPlanes(options, link, ports)
     const { discovery, workers } = options
-    const registry =
-      discovery.backend === 'embedded'
-        ? undefined
-        : new CheckedDiscovery({
-            source: await openRegistry(discovery, ports),
-            settingsFor,
-            prober: opened.prober,
-            ...ports,
-          })
+    const source =
+      parts.registry ?? (discovery.backend === 'embedded' ? undefined : await openRegistry(discovery, ports))
+    const registry = source && new CheckedDiscovery({ source, settingsFor, prober: opened.prober, ...ports })
     const named =
       workers.length === 0
         ? undefined
