@@ -169,6 +169,82 @@ describe('infera server and infera worker', () => {
   })
 })
 
+describe('flags of Infera 0.1', () => {
+  test('--profile infera listens on every interface, with a warning, and what is said wins over it', async () => {
+    const own = [
+      '--discovery-backend',
+      'embedded',
+      '--request-transport',
+      'link',
+      '--kv-event-transport',
+      'link',
+    ]
+    await using open = new Cli(['server', '--profile', 'infera', '--port', '0', '--json', ...own])
+    const { url } = await open.ready()
+    expect(url).toMatch(/^http:\/\/0\.0\.0\.0:/)
+    expect(open.stderr).toMatch(/listening on every interface without a key: .*--join-token-file/)
+
+    await using closed = new Cli([
+      'server',
+      '--profile',
+      'infera',
+      '--host',
+      '127.0.0.1',
+      '--port',
+      '0',
+      '--json',
+      ...own,
+    ])
+    expect((await closed.ready()).url).toMatch(/^http:\/\/127\.0\.0\.1:/)
+    expect(closed.stderr).not.toMatch(/every interface/)
+  })
+
+  test('outside of a Pod --profile infera says what is missing', async () => {
+    await using cli = new Cli(['server', '--profile', 'infera', '--port', '0'])
+    expect((await cli.ended).code).toBe(1)
+    expect(cli.stderr).toMatch(
+      /--discovery-backend kubernetes: there is no ServiceAccount here; run in a Pod/,
+    )
+  })
+
+  test('those whose features are not there are taken, and told', async () => {
+    const given = ['--router-backend', 'rust', '--enable-profiling']
+    const env = { INFERA_MIGRATION_LIMIT: '2', INFERA_BREAKER_COOLDOWN_S: '5' }
+    await using server = new Cli(['server', '--port', '0', '--json', ...given], env)
+    await server.ready()
+    const told = [...server.stderr.matchAll(/"flag":"(--[\w-]+)"/g)].map((match) => match[1])
+    expect(told).toEqual([
+      '--router-backend',
+      '--enable-profiling',
+      '--migration-limit',
+      '--breaker-cooldown-s',
+    ])
+    await using direct = new Cli(['server', '--router-mode', 'direct'])
+    expect((await direct.ended).code).toBe(1)
+    expect(direct.stderr).toMatch(/--router-mode direct is not there in this release/)
+  })
+
+  test.each([
+    [['server', '--discovery-backend', 'etcd'], /needs --etcd-endpoint, as in/],
+    [
+      ['server', '--discovery-backend', 'etcd', '--etcd-endpoint', 'x', '--etcd-user', 'u'],
+      /--etcd-user and --etcd-password-file together/,
+    ],
+    [
+      ['worker', 'sim', '--discovery-backend', 'etcd', '--etcd-endpoint', 'x'],
+      /needs --request-transport http or nats/,
+    ],
+    [
+      ['worker', 'sim', '--discovery-backend', 'etcd', '--join', 'ws://x'],
+      /or --discovery-backend to be found/,
+    ],
+  ])('%j is answered with what to give', async (args, message) => {
+    await using cli = new Cli(args)
+    expect((await cli.ended).code).toBe(1)
+    expect(cli.stderr).toMatch(message)
+  })
+})
+
 describe('the command line', () => {
   test('--help is enough to start', async () => {
     await using help = new Cli(['up', '--help'])

@@ -72,10 +72,11 @@ export class FleetPlanes {
     const token: Pick<LinkServerOptions, 'token'> =
       options.joinToken === undefined ? {} : { token: options.joinToken }
     const link = new LinkServer({ discovery: hub, serverRecord, settingsFor, ...token, ...ports })
-    const opened = await openPlanes(options, link, ports)
     const { discovery, workers } = options
     const source =
       parts.registry ?? (discovery.backend === 'embedded' ? undefined : await openRegistry(discovery, ports))
+    // Last, since brokers are connected to from here on, and nothing must be left running when the start fails.
+    const opened = await openPlanes(options, link, ports)
     const registry = source && new CheckedDiscovery({ source, settingsFor, prober: opened.prober, ...ports })
     const named =
       workers.length === 0
@@ -143,32 +144,35 @@ async function openPlanes(
   const kvEvents: KvEventTransport[] = [link.kvEvents]
   const closables: Closable[] = [http]
   let prober = httpAddressProber
-  if (requestTransport === 'nats') {
-    const { NatsTransport } = await importNats('--request-transport nats')
+  const isNatsUsed = requestTransport === 'nats' || kvEventTransport === 'nats'
+  const fleetNats = isNatsUsed ? await importNats() : undefined
+  const fleetZmq = kvEventTransport === 'zmq' ? await importZmq() : undefined
+  if (fleetNats && requestTransport === 'nats') {
+    const { NatsTransport } = fleetNats
     const requests = new NatsTransport({ ...nats, ...ports })
     transports.push(requests)
     closables.push(requests)
     prober = (worker, how) =>
       worker.request_transport === 'nats' ? requests.probe(worker) : httpAddressProber(worker, how)
   }
-  if (kvEventTransport === 'nats') {
-    const { NatsKvEvents } = await importNats('--kv-event-transport nats')
+  if (fleetNats && kvEventTransport === 'nats') {
+    const { NatsKvEvents } = fleetNats
     const events = new NatsKvEvents({ url: nats.url, ...ports })
     kvEvents.push(events)
     closables.push(events)
-  } else if (kvEventTransport === 'zmq') {
-    const { ZmqKvEvents } = await importBackend(
-      '--kv-event-transport zmq',
-      'zeromq',
-      () => import('@infera/fleet/zmq'),
-    )
-    const events = new ZmqKvEvents({ ...ports })
+  }
+  if (fleetZmq) {
+    const events = new fleetZmq.ZmqKvEvents({ ...ports })
     kvEvents.push(events)
     closables.push(events)
   }
   return { transports, kvEvents, closables, prober }
 }
 
-function importNats(what: string) {
-  return importBackend(what, natsPackages, () => import('@infera/fleet/nats'))
+function importNats() {
+  return importBackend('a transport over nats', natsPackages, () => import('@infera/fleet/nats'))
+}
+
+function importZmq() {
+  return importBackend('--kv-event-transport zmq', 'zeromq', () => import('@infera/fleet/zmq'))
 }
