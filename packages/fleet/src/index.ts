@@ -32,6 +32,7 @@ export type {
   KvEventMessage,
   KvEventSource,
   KvEventTransport,
+  KvViewMessage,
   LoadReport,
 } from './ports/kv-events.js'
 export { type LogFields, type Logger, silentLogger } from './ports/logger.js'

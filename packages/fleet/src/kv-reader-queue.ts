@@ -1,11 +1,13 @@
 import type { TransportError } from './errors.js'
-import type { KvEventMessage } from './ports/kv-events.js'
+import type { KvEventMessage, KvViewMessage } from './ports/kv-events.js'
+
+type Message = KvEventMessage | KvViewMessage
 
 /** Charged for each held batch on top of its bytes. */
 const batchOverheadBytes = 64
 
-interface Held {
-  readonly message: KvEventMessage
+interface Held<M> {
+  readonly message: M
   readonly costBytes: number
 }
 
@@ -13,16 +15,14 @@ interface Held {
  * Messages between a subscription and its reader, in order. Live batches count towards a bound. Snapshots and what repairs a gap
  * have bounds of their own, and always fit; a snapshot replaces what is held of its rank.
  */
-export class KvReaderQueue {
+export class KvReaderQueue<M extends Message = KvEventMessage> {
   readonly #boundBytes: number
   readonly #onTaken: () => void
-  #held: Held[] = []
+  #held: Held<M>[] = []
   #headIndex = 0
   #heldBytes = 0
   #ending: { readonly error?: TransportError } | undefined
-  #waiter:
-    | { resolve(result: IteratorResult<KvEventMessage>): void; reject(error: TransportError): void }
-    | undefined
+  #waiter: { resolve(result: IteratorResult<M>): void; reject(error: TransportError): void } | undefined
 
   /** @param onTaken called when the reader has come for a message, whether or not there was one */
   constructor(boundBytes: number, onTaken: () => void) {
@@ -35,7 +35,7 @@ export class KvReaderQueue {
   }
 
   /** Whether the reader has taken everything of a rank, of one kind if that is given. */
-  isDrained(rank: number, type?: KvEventMessage['type']): boolean {
+  isDrained(rank: number, type?: M['type']): boolean {
     for (let index = this.#headIndex; index < this.#held.length; index++) {
       const message = this.#held[index]?.message
       if (message?.rank === rank && (type === undefined || message.type === type)) return false
@@ -44,16 +44,16 @@ export class KvReaderQueue {
   }
 
   /** @returns false, and holds nothing new, when a live batch does not fit */
-  push(message: KvEventMessage, options: { readonly isRepair?: boolean } = {}): boolean {
+  push(message: M, options: { readonly isRepair?: boolean } = {}): boolean {
     if (this.#ending) return true
-    if (message.type === 'snapshot') this.dropRank(message.rank)
+    if (message.type !== 'batch') this.dropRank(message.rank)
     const waiter = this.#waiter
     if (waiter) {
       this.#waiter = undefined
       waiter.resolve({ value: message, done: false })
       return true
     }
-    const isFree = message.type === 'snapshot' || options.isRepair === true
+    const isFree = message.type !== 'batch' || options.isRepair === true
     const costBytes = isFree ? 0 : message.payload.byteLength + batchOverheadBytes
     // One batch is always held, or a large one would never get through.
     if (this.#heldBytes > 0 && this.#heldBytes + costBytes > this.#boundBytes) {
@@ -84,7 +84,7 @@ export class KvReaderQueue {
     else waiter.resolve({ value: undefined, done: true })
   }
 
-  next(): Promise<IteratorResult<KvEventMessage>> {
+  next(): Promise<IteratorResult<M>> {
     const held = this.#shift()
     if (held) {
       this.#onTaken()
@@ -101,7 +101,7 @@ export class KvReaderQueue {
     })
   }
 
-  #shift(): Held | undefined {
+  #shift(): Held<M> | undefined {
     const held = this.#held[this.#headIndex]
     if (!held) return undefined
     this.#headIndex += 1

@@ -3,6 +3,7 @@
 import { EmbeddedDiscovery, HttpTransport, type KvEventTransport, parseWorkerRecord } from '@infera/fleet'
 import { NatsKvEvents, natsToken } from '@infera/fleet/nats'
 import { ZmqKvEvents } from '@infera/fleet/zmq'
+import { Kvm } from '@nats-io/kv'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { NatsServer, natsMissing } from '../../fleet/test/support/nats-server.js'
 import { freePorts, RawEngine, sequenceFrame } from '../../fleet/test/support/zmq-peers.js'
@@ -116,6 +117,24 @@ describe.skipIf(natsMissing)('over NATS', () => {
     await until(() => route().overlapBlocks === 2)
     expect(route()).toMatchObject({ overlapBlocks: 2, requestBlocks: 2 })
     expect(await isTaken(clearing)).toBe(true)
+    await until(() => route().overlapBlocks === 0)
+  })
+
+  test('a quiet worker that the stream has forgotten is known from the bucket of views, until it speaks', async () => {
+    const connection = await nats.connect()
+    cleanups.push(() => connection.close())
+    const bucket = await new Kvm(connection).create('infera_kv_view')
+    // routing.md 2.2: the hashes of the tokens 1 to 8 in blocks of 4, as Infera 0.1 writes them, ascending.
+    const token = natsToken('10.0.0.2:8080')
+    await bucket.put(`${token}.0`, bytes('92cf341839abbe30be0bcf37b6de0623bdb5ca'))
+    const events = new NatsKvEvents({ url: nats.url, reconnectWaitMs: 20 })
+    cleanups.push(() => events.close())
+    const { route } = await routerFor(events, 'vllm', {
+      worker_id: '10.0.0.2:8080',
+      url: 'http://10.0.0.2:8080',
+    })
+    await until(() => route().overlapBlocks === 2)
+    await connection.request(`infera.kv.events.${token}.0`, clearing, { timeout: 5_000 })
     await until(() => route().overlapBlocks === 0)
   })
 })

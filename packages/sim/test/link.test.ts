@@ -104,7 +104,7 @@ describe('a simulated worker behind link', () => {
       if (message.type === 'snapshot') {
         for (const payload of message.payloads) mirror.apply(payload)
         await textOf((await chat(link, worker.record, { messages: other, max_tokens: 1 })).body)
-      } else {
+      } else if (message.type === 'batch') {
         mirror.apply(message.payload)
         break
       }

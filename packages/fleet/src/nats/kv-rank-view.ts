@@ -1,4 +1,4 @@
-import type { KvEventMessage } from '../ports/kv-events.js'
+import type { KvEventMessage, KvViewMessage } from '../ports/kv-events.js'
 import { decodeKvEpoch } from './kv-epoch.js'
 
 /** What came of one message of the stream. */
@@ -30,6 +30,12 @@ export class KvRankView {
   /** Whether nothing can be made of batches before the next marker. */
   get isWaiting(): boolean {
     return this.#phase === 'waiting'
+  }
+
+  /** What another source says that the rank holds, while the stream has said nothing of it; undefined once it has. */
+  standIn(hashes: BigUint64Array): KvViewMessage | undefined {
+    if (this.#phase !== 'live' || this.#sequence >= 0) return undefined
+    return { type: 'view', rank: this.rank, sequence: -1, hashes }
   }
 
   /** Only a marker helps from here on. */

@@ -4,12 +4,13 @@ import { TransportError } from '../errors.js'
 import { KvReaderQueue } from '../kv-reader-queue.js'
 import { Backoff } from '../link/backoff.js'
 import { type Clock, sleep, type Timer } from '../ports/clock.js'
-import type { KvEventMessage } from '../ports/kv-events.js'
+import type { KvEventMessage, KvViewMessage } from '../ports/kv-events.js'
 import type { Logger } from '../ports/logger.js'
 import type { Random } from '../ports/random.js'
 import type { NatsBroker } from './broker.js'
 import { readDelivery } from './delivery.js'
 import { KvRankView } from './kv-rank-view.js'
+import { KvViewReader } from './kv-view-reader.js'
 import { kvRankOf, kvStreamName, kvSubject, kvSyncSubject } from './names.js'
 import { ensureStream, isAbsent, kvStream, managerOf } from './streams.js'
 
@@ -44,9 +45,9 @@ type Presence = 'here' | 'gone' | 'unknown'
  * one reader. A gap in the deliveries is read again from where it began; where the stream itself has lost something, the relay
  * is asked for a fresh snapshot, and without a relay of ours the view begins anew from what the stream still has.
  */
-export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage> {
+export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage | KvViewMessage> {
   readonly #options: KvSubscriptionOptions
-  readonly #queue: KvReaderQueue
+  readonly #queue: KvReaderQueue<KvEventMessage | KvViewMessage>
   readonly #views: ReadonlyMap<number, KvRankView>
   readonly #stop = new AbortController()
   readonly #onAbort = () => this.#finish(false)
@@ -61,6 +62,7 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
   #endReading: (ending: Ending) => void = () => {}
   #wakeDrained: () => void = () => {}
   #probeTimer: Timer | undefined
+  #viewReader: KvViewReader | undefined
 
   constructor(options: KvSubscriptionOptions) {
     this.#options = options
@@ -72,7 +74,7 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
     if (options.signal?.aborted) this.#finish(false)
   }
 
-  next(): Promise<IteratorResult<KvEventMessage>> {
+  next(): Promise<IteratorResult<KvEventMessage | KvViewMessage>> {
     if (!this.#hasBegun) {
       this.#hasBegun = true
       void this.#run()
@@ -80,7 +82,7 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
     return this.#queue.next()
   }
 
-  return(): Promise<IteratorResult<KvEventMessage>> {
+  return(): Promise<IteratorResult<KvEventMessage | KvViewMessage>> {
     this.#finish(false)
     return Promise.resolve({ value: undefined, done: true })
   }
@@ -163,13 +165,15 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
       })
       // Of what was there at the start, some may have been delivered already.
       place.leftInitially = consumer.num_pending + consumer.delivered.consumer_seq - place.consumerSequence
-      if (place.leftInitially <= 0) this.#wishSnapshots(connection)
+      if (place.leftInitially <= 0) this.#caughtUp(connection)
       this.#armProbe()
       return await ended
     } finally {
       this.#endReading = () => {}
       silence?.cancel()
       this.#probeTimer?.cancel()
+      this.#viewReader?.stop()
+      this.#viewReader = undefined
       subscription.unsubscribe()
       if (consumer) this.#deleteConsumer(manager, consumer.name)
     }
@@ -213,7 +217,7 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
       place.consumerSequence += 1
       this.#lastStreamSequence = delivery.streamSequence
       place.leftInitially -= 1
-      if (place.leftInitially === 0) this.#wishSnapshots(connection)
+      if (place.leftInitially === 0) this.#caughtUp(connection)
     }
   }
 
@@ -243,6 +247,23 @@ export class NatsKvSubscription implements AsyncIterableIterator<KvEventMessage>
     view.wait()
     this.#wish(connection, view.rank)
     return true
+  }
+
+  /** All that the stream held was read. */
+  #caughtUp(connection: NatsConnection): void {
+    this.#wishSnapshots(connection)
+    // A relay of ours brings snapshots. Of others the stream may have forgotten what a quiet worker once said.
+    if (this.#presence === 'here' || this.#viewReader) return
+    const { workerId, ranks, snapshotBytesMax, logger } = this.#options
+    this.#viewReader = new KvViewReader(connection, {
+      ...{ workerId, ranks, logger },
+      hashesMax: Math.floor(snapshotBytesMax / BigUint64Array.BYTES_PER_ELEMENT),
+      onView: (rank, hashes) => {
+        if (this.#stop.signal.aborted || this.#presence === 'here') return
+        const message = this.#views.get(rank)?.standIn(hashes ?? new BigUint64Array())
+        if (message) this.#queue.push(message)
+      },
+    })
   }
 
   /** Ranks of a relay of ours whose marker the stream has lost. */

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { LostWorkers } from '../lost-workers.js'
 import { bound, durationMs, parseOptions } from '../options.js'
-import type { KvEventMessage, KvEventTransport } from '../ports/kv-events.js'
+import type { KvEventMessage, KvEventTransport, KvViewMessage } from '../ports/kv-events.js'
 import { expandTargets } from '../records/targets.js'
 import type { WorkerRecord } from '../records/worker-record.js'
 import { brokerOptions, NatsBroker } from './broker.js'
@@ -63,7 +63,10 @@ export class NatsKvEvents implements KvEventTransport {
   }
 
   /** @throws TransportError `INFERA_FLEET_WORKER_FAILED` when iterated, for a cache beyond `snapshotBytesMax` */
-  subscribe(worker: WorkerRecord, options: { signal?: AbortSignal } = {}): AsyncIterable<KvEventMessage> {
+  subscribe(
+    worker: WorkerRecord,
+    options: { signal?: AbortSignal } = {},
+  ): AsyncIterable<KvEventMessage | KvViewMessage> {
     const { clock, random, logger } = this.#options
     const { bufferBytesMax, snapshotBytesMax, probeIntervalMs, retryIntervalMs, lostAfterMs } = this.#options
     const subscription: NatsKvSubscription = new NatsKvSubscription({

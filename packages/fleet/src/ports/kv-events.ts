@@ -14,6 +14,17 @@ export type KvEventMessage =
     }
   | { readonly type: 'batch'; readonly rank: number; readonly sequence: number; readonly payload: Uint8Array }
 
+/**
+ * As a snapshot, of a rank of which only the router's own block hashes are known, ascending. They have no names, so that no batch
+ * could take one away: whatever comes next for this rank replaces them, a batch too.
+ */
+export interface KvViewMessage {
+  readonly type: 'view'
+  readonly rank: number
+  readonly sequence: number
+  readonly hashes: BigUint64Array
+}
+
 /** Carries KV events from workers to routers. Implemented by link. */
 export interface KvEventTransport {
   readonly kind: string
@@ -23,7 +34,10 @@ export interface KvEventTransport {
    * Subscribes until `break`, the signal, or the loss of the worker, which all end the iteration without throwing.
    * A consumer that falls behind a stated bound gets a fresh snapshot instead of the batches it missed.
    */
-  subscribe(worker: WorkerRecord, options?: { signal?: AbortSignal }): AsyncIterable<KvEventMessage>
+  subscribe(
+    worker: WorkerRecord,
+    options?: { signal?: AbortSignal },
+  ): AsyncIterable<KvEventMessage | KvViewMessage>
 }
 
 /** The worker's side: an engine's stream of cache events, one numbering per rank from 0 (the first batch). */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest'
-import type { KvEventMessage, KvEventTransport, WorkerRecord } from '../../src/index.js'
+import type { KvEventTransport, WorkerRecord } from '../../src/index.js'
 import { NatsKvEvents, NatsKvRelay } from '../../src/nats/index.js'
 import { describeKvEventTransport } from '../contracts/kv-event-transport.js'
 import { quick } from '../support/nats-pair.js'
@@ -34,7 +34,7 @@ describe.skipIf(natsMissing)('against a broker', () => {
       subscribe: (worker, options) => whileRead(events.subscribe(worker, options)),
     }
     let readers = 0
-    async function* whileRead(messages: AsyncIterable<KvEventMessage>): AsyncGenerator<KvEventMessage> {
+    async function* whileRead<M>(messages: AsyncIterable<M>): AsyncGenerator<M> {
       readers += 1
       if (!isKilled) relay ??= startRelay()
       try {

@@ -289,4 +289,46 @@ describe.skipIf(natsMissing)('KV events over NATS', () => {
     expect(mirror.rows.get(0)).toEqual(source.row())
     await until(() => source.listenerCount === 1)
   })
+
+  describe('the bucket of views, of a relay of Infera 0.1', () => {
+    const key = 'aG9zdDo5MDAw.0'
+    const value = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'))
+    const views = (events: NatsKvEvents) => {
+      const iterator = events.subscribe(record)[Symbol.asyncIterator]()
+      return async () => {
+        const message = (await iterator.next()).value
+        if (message?.type === 'view') return [...message.hashes]
+        return message?.type === 'snapshot' ? 'empty' : message?.type
+      }
+    }
+
+    test('stands in for a worker of which the stream says nothing, as it is and as it changes', async () => {
+      const bucket = await new Kvm(connection).create('infera_kv_view')
+      await bucket.put(key, value('9201cfffffffffffffffff'))
+      await bucket.put('other.0', value('9109'))
+      const next = views(newEvents())
+      expect(await next()).toBe('empty')
+      expect(await next()).toEqual([1n, 2n ** 64n - 1n])
+      // An empty one says that a relay has understood nothing, and is not applied; neither is what cannot be read.
+      await bucket.put(key, value('90'))
+      await bucket.put(key, value('a161'))
+      await bucket.put(key, value('91ff'))
+      expect(await next()).toEqual([2n ** 64n - 1n])
+      await bucket.delete(key)
+      expect(await next()).toEqual([])
+    })
+
+    test('ends with the first batch, which is authoritative from then on', async () => {
+      const bucket = await new Kvm(connection).create('infera_kv_view')
+      await bucket.put(key, value('9101'))
+      const next = views(newEvents())
+      expect(await next()).toBe('empty')
+      expect(await next()).toEqual([1n])
+      await connection.request(subject, 'a batch', { timeout: 2_000 })
+      expect(await next()).toBe('batch')
+      await bucket.put(key, value('9102'))
+      await connection.request(subject, 'another', { timeout: 2_000 })
+      expect(await next()).toBe('batch')
+    })
+  })
 })

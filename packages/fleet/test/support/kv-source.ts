@@ -1,4 +1,4 @@
-import type { KvEventBatch, KvEventMessage, KvEventSource } from '../../src/index.js'
+import type { KvEventBatch, KvEventMessage, KvEventSource, KvViewMessage } from '../../src/index.js'
 import { utf8 } from './bodies.js'
 
 /** An engine whose cache is the row of everything it ever published, so that a loss or a doubling shows. */
@@ -49,7 +49,8 @@ export class RowMirror {
   readonly rows = new Map<number, string[]>()
   snapshots = 0
 
-  apply(message: KvEventMessage): void {
+  apply(message: KvEventMessage | KvViewMessage): void {
+    if (message.type === 'view') throw new Error('hashes in place of events')
     const textOf = (payload: Uint8Array) => Buffer.from(payload).toString().replace(/x*$/, '')
     if (message.type === 'snapshot') {
       this.snapshots += 1

@@ -18,6 +18,7 @@ function rig(ranks: readonly number[] = [0], blocksMax = 10_000) {
   const follower = new KvFollower({
     record: parseWorkerRecord({ worker_id: 'a', url: 'link://a', model_name: 'm', kv_block_size: 4 }),
     transport: kvEvents,
+    index,
     views,
     counts,
     backoff: { minMs: 100, maxMs: 5_000, clock, random: seededRandom(1) },
@@ -31,6 +32,33 @@ function rig(ranks: readonly number[] = [0], blocksMax = 10_000) {
 const abcd = storedText('abcd', 4, 1)
 const efgh = storedText('efgh', 4, 2)
 const wxyz = storedText('wxyz', 4, 3)
+
+describe('a view by hashes alone', () => {
+  test('is what the rank holds until anything else is said of it', async () => {
+    const { follower, kvEvents, blocks, index, views } = rig()
+    const source = kvEvents.of('a')
+    const hashes = chainBlockHashes(
+      Uint32Array.from('abcdefgh', (letter) => letter.charCodeAt(0)),
+      4,
+    )
+    const has = (at: number) => index.has(views.get(0)?.target ?? -1, tiers.device, hashes[at] as bigint)
+    source.snapshot(-1, [])
+    source.view(-1, hashes)
+    await until(() => blocks() === 2)
+    expect([has(0), has(1), follower.state]).toEqual([true, true, 'live'])
+    source.view(-1, hashes.subarray(0, 1))
+    await until(() => blocks() === 1)
+    // A batch has names, and what it says can be taken away: nothing without a name stays beside it.
+    source.batch(0, [wxyz])
+    await until(() => !has(0))
+    expect(blocks()).toBe(1)
+    source.view(-1, hashes)
+    await until(() => blocks() === 2)
+    source.snapshot(7, [abcd, efgh, wxyz])
+    await until(() => blocks() === 3)
+    await follower.stop()
+  })
+})
 
 describe('following the events of a worker', () => {
   test('a snapshot replaces everything, and batches go on from it', async () => {

@@ -1,5 +1,5 @@
-import type { KvEventMessage, KvEventTransport, Logger, WorkerRecord } from '@infera/fleet'
-import type { CacheView } from '@infera/native'
+import type { KvEventMessage, KvEventTransport, KvViewMessage, Logger, WorkerRecord } from '@infera/fleet'
+import { type CacheView, type PrefixIndex, tiers } from '@infera/native'
 import type { KvEventCounts } from '../cache/kv-event-counts.js'
 import { Backoff, type BackoffOptions } from './backoff.js'
 
@@ -21,6 +21,7 @@ export type CacheState = 'live' | 'waiting' | 'degraded' | 'no-block-size' | 'no
 export interface KvFollowerOptions {
   readonly record: WorkerRecord
   readonly transport: KvEventTransport
+  readonly index: PrefixIndex
   /** By rank. */
   readonly views: ReadonlyMap<number, CacheView>
   readonly counts: KvEventCounts
@@ -42,6 +43,8 @@ export class KvFollower {
   readonly #stopping = new AbortController()
   /** Number of the last batch applied, by rank. */
   readonly #sequences = new Map<number, number>()
+  /** Ranks of which only block hashes are known. */
+  readonly #nameless = new Set<number>()
   /** Ranks with unreadable batches since their last snapshot, of a worker whose every batch seems to be such. */
   readonly #unreadable = new Set<number>()
   readonly #running: Promise<void>
@@ -100,12 +103,24 @@ export class KvFollower {
   }
 
   /** @returns false when batches are missing */
-  async #apply(message: KvEventMessage): Promise<boolean> {
+  async #apply(message: KvEventMessage | KvViewMessage): Promise<boolean> {
     const { counts } = this.#options
     const { rank, sequence } = message
     const view = this.#options.views.get(rank)
     if (!view) {
       counts.unknownRanks += 1
+      return true
+    }
+    // Blocks without names could never be taken away, so that they do not outlive what is said next.
+    if (this.#nameless.delete(rank)) view.clear()
+    if (message.type === 'view') {
+      counts.snapshots += 1
+      view.clear()
+      this.#options.index.retain(view.target, tiers.device, message.hashes)
+      this.#nameless.add(rank)
+      this.#sequences.set(rank, sequence)
+      this.#unreadable.delete(rank)
+      this.#state = 'live'
       return true
     }
     if (message.type === 'snapshot') {

@@ -1,7 +1,7 @@
-import type { KvEventMessage, KvEventTransport, WorkerRecord } from '@infera/fleet'
+import type { KvEventMessage, KvEventTransport, KvViewMessage, WorkerRecord } from '@infera/fleet'
 import { encode } from '@msgpack/msgpack'
 
-type Item = KvEventMessage | { readonly end: true } | { readonly error: unknown }
+type Item = KvEventMessage | KvViewMessage | { readonly end: true } | { readonly error: unknown }
 
 /** One subscription of the router to a worker's events. */
 export class Subscription {
@@ -13,12 +13,16 @@ export class Subscription {
     signal?.addEventListener('abort', () => this.#push({ end: true }), { once: true })
   }
 
-  send(message: KvEventMessage): void {
+  send(message: KvEventMessage | KvViewMessage): void {
     this.#push(message)
   }
 
   snapshot(sequence: number, events: unknown[], rank = 0): void {
     this.send({ type: 'snapshot', rank, sequence, payloads: [payloadOf(events)] })
+  }
+
+  view(sequence: number, hashes: BigUint64Array, rank = 0): void {
+    this.send({ type: 'view', rank, sequence, hashes })
   }
 
   batch(sequence: number, events: unknown[], rank = 0): void {
@@ -33,7 +37,7 @@ export class Subscription {
     this.#push({ error })
   }
 
-  async *messages(): AsyncGenerator<KvEventMessage> {
+  async *messages(): AsyncGenerator<KvEventMessage | KvViewMessage> {
     try {
       for (;;) {
         const item = this.#items.shift()
@@ -66,7 +70,10 @@ export class ScriptedKvEvents implements KvEventTransport {
     return true
   }
 
-  subscribe(worker: WorkerRecord, options: { signal?: AbortSignal } = {}): AsyncIterable<KvEventMessage> {
+  subscribe(
+    worker: WorkerRecord,
+    options: { signal?: AbortSignal } = {},
+  ): AsyncIterable<KvEventMessage | KvViewMessage> {
     const subscription = new Subscription(options.signal)
     const others = this.subscriptions.get(worker.worker_id) ?? []
     this.subscriptions.set(worker.worker_id, [...others, subscription])

@@ -1,4 +1,12 @@
-import { type KvEventMessage, type KvEventTransport, TransportError, type WorkerRecord } from '@infera/fleet'
+import {
+  type KvEventMessage,
+  type KvEventTransport,
+  type KvViewMessage,
+  TransportError,
+  type WorkerRecord,
+} from '@infera/fleet'
+
+type Message = KvEventMessage | KvViewMessage
 
 /** What becomes of one message: those that are handed on in its place, in order. */
 export type EventFault = (
@@ -64,7 +72,7 @@ export class FaultyKvEvents implements KvEventTransport {
     this.#broken.delete(workerId)
   }
 
-  subscribe(worker: WorkerRecord, { signal }: { signal?: AbortSignal } = {}): AsyncIterable<KvEventMessage> {
+  subscribe(worker: WorkerRecord, { signal }: { signal?: AbortSignal } = {}): AsyncIterable<Message> {
     const workerId = worker.worker_id
     return {
       [Symbol.asyncIterator]: () => {
@@ -89,21 +97,21 @@ export class FaultyKvEvents implements KvEventTransport {
   }
 }
 
-class Subscription implements AsyncIterator<KvEventMessage>, EventSubscription {
+class Subscription implements AsyncIterator<Message>, EventSubscription {
   readonly signal: AbortSignal
   readonly #workerId: string
-  readonly #inner: AsyncIterator<KvEventMessage>
+  readonly #inner: AsyncIterator<Message>
   readonly #own: AbortController
   readonly #hooks: { readonly faults: () => readonly EventFault[]; readonly onEnd: () => void }
   readonly #forgetSignal: () => void
-  #ready: KvEventMessage[] = []
+  #ready: Message[] = []
   #closedGap = 0
   #isBroken = false
   #isEnded = false
 
   constructor(
     workerId: string,
-    inner: AsyncIterator<KvEventMessage>,
+    inner: AsyncIterator<Message>,
     own: AbortController,
     signal: AbortSignal | undefined,
     hooks: { readonly faults: () => readonly EventFault[]; readonly onEnd: () => void },
@@ -129,7 +137,7 @@ class Subscription implements AsyncIterator<KvEventMessage>, EventSubscription {
     this.#own.abort()
   }
 
-  async next(): Promise<IteratorResult<KvEventMessage>> {
+  async next(): Promise<IteratorResult<Message>> {
     try {
       for (;;) {
         if (this.#isBroken) throw this.#error()
@@ -149,13 +157,15 @@ class Subscription implements AsyncIterator<KvEventMessage>, EventSubscription {
     }
   }
 
-  async return(): Promise<IteratorResult<KvEventMessage>> {
+  async return(): Promise<IteratorResult<Message>> {
     this.#end()
     await this.#inner.return?.()
     return { value: undefined, done: true }
   }
 
-  async #faulted(message: KvEventMessage): Promise<readonly KvEventMessage[]> {
+  async #faulted(message: Message): Promise<readonly Message[]> {
+    // Faults are of events.
+    if (message.type === 'view') return [message]
     if (message.type === 'snapshot') this.#closedGap = 0
     let messages: readonly KvEventMessage[] = [message]
     for (const fault of this.#hooks.faults()) {
