@@ -4,15 +4,15 @@ const defaultPort = 2379
 
 /** `host`, `host:port` or a URL, as Infera 0.1 takes them, brought to the URL that the client library wants. */
 export function endpointUrl(text: string): string {
-  const trimmed = text.trim().replace(/\/+$/, '')
-  const withScheme = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${bracketed(trimmed)}`
+  // Before anything else, since what follows repeats the text. No address has this sign otherwise.
+  if (text.includes('@')) throw new Error('an endpoint holds credentials: give username and password instead')
+  const trimmed = text.trim()
+  const hasScheme = /^[a-z]+:\/\//i.test(trimmed)
+  const withScheme = (hasScheme ? trimmed : `http://${bracketed(trimmed)}`).replace(/([^/])\/+$/, '$1')
   if (!URL.canParse(withScheme)) throw new Error(`'${text}' is no address: give host, host:port or a URL`)
   const url = new URL(withScheme)
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw new Error(`'${text}' is neither http nor https`)
-  if (url.username !== '' || url.password !== '') {
-    throw new Error('an endpoint holds credentials: give username and password instead')
-  }
   if (url.pathname !== '/' && url.pathname !== '') throw new Error(`'${text}' has a path, which etcd has not`)
   return `${url.protocol}//${url.hostname}:${portOf(withScheme, url)}`
 }

@@ -5,6 +5,9 @@ import type { Logger } from '../ports/logger.js'
 import { fromWireText } from '../records/wire-text.js'
 import type { KeyValue } from './etcd-client.js'
 
+/** What is read of a key. */
+export type RecordKeyValue = Pick<KeyValue, 'key' | 'value' | 'mod_revision' | 'lease'>
+
 export interface EntryTableOptions {
   readonly kind: FleetEntryKind
   readonly prefix: string
@@ -20,7 +23,8 @@ export interface EntryTableOptions {
 /** What the keys under a prefix say, brought to the board: a value that cannot be read leaves what was known of its id. */
 export class EntryTable {
   readonly #options: EntryTableOptions
-  readonly #ids = new Set<string>()
+  /** Under which change and lease each id on the board was last seen. */
+  readonly #versions = new Map<string, string>()
   /** Ids that a fresh etcd does not know, until its grace is over. */
   readonly #doubtful = new Set<string>()
   #timer: Timer | undefined
@@ -30,48 +34,46 @@ export class EntryTable {
     this.#options = options
   }
 
-  /** All keys: what they do not name is gone, or doubtful where etcd is not the one that we knew. */
-  list(keys: readonly KeyValue[], isOtherHistory: boolean): void {
-    const present = new Set<string>()
-    for (const key of keys) {
-      this.put(key)
-      present.add(this.#idOf(key.key))
-    }
-    const missing = [...this.#ids].filter((id) => !present.has(id))
-    if (!isOtherHistory && this.#doubtful.size === 0) {
-      for (const id of missing) this.#remove(id, 'leaseLost')
-      return
-    }
-    const { kind, dataLossGraceMs, clock, logger } = this.#options
-    if (isOtherHistory) {
-      for (const id of missing) this.#doubtful.add(id)
-      logger.warn(
-        { kind, missing: missing.length, dataLossGraceMs },
-        'etcd has lost data: waiting for the owners of records',
-      )
-      this.#timer ??= clock.setTimer(dataLossGraceMs, () => this.#endGrace())
-    }
+  /**
+   * All keys: what they do not name is gone, or doubtful where etcd is not the one that we knew. That is so, too, where not one key is
+   * as it was: an etcd that came back empty may have passed the old revision before we saw it, but gives no lease twice.
+   */
+  list(keys: readonly RecordKeyValue[], isOtherHistory: boolean): void {
+    const isStrange = isOtherHistory || !keys.some((key) => this.#isUnchanged(key))
+    const present = new Set(keys.map(({ key }) => this.#idOf(key)))
+    for (const key of keys) this.put(key)
+    const missing = [...this.#versions.keys()].filter((id) => !present.has(id))
+    if (isStrange) this.#doubt(missing)
     for (const id of missing) if (!this.#doubtful.has(id)) this.#remove(id, 'leaseLost')
   }
 
-  put(key: KeyValue): void {
+  put(key: RecordKeyValue): void {
     const { kind, prefix, board, logger, entriesMax } = this.#options
     const id = this.#idOf(key.key)
+    if (this.#versions.has(id)) this.#versions.set(id, versionOf(key))
+    this.#doubtful.delete(id)
     const read = this.#read(id, key.value)
     if (typeof read === 'string') {
       const fields = { kind, key: prefix + id, reason: read }
       logger.warn(fields, 'a record in etcd cannot be used: what was known stays')
       return
     }
-    if (!this.#ids.has(id) && this.#ids.size >= entriesMax) {
+    if (!this.#versions.has(id) && this.#versions.size >= entriesMax) {
       const message = 'more records than entriesMax: further ones are not admitted'
       if (!this.#isFull) logger.error({ kind, entriesMax }, message)
       this.#isFull = true
       return
     }
-    this.#ids.add(id)
-    this.#doubtful.delete(id)
+    this.#versions.set(id, versionOf(key))
     board.replace(read)
+  }
+
+  delete(key: Buffer): void {
+    this.#remove(this.#idOf(key), 'deregistered')
+  }
+
+  close(): void {
+    this.#timer?.cancel()
   }
 
   /** @returns why it cannot be used, or the entry */
@@ -86,22 +88,26 @@ export class EntryTable {
     }
   }
 
-  delete(key: Buffer): void {
-    this.#remove(this.#idOf(key), 'deregistered')
+  #isUnchanged(key: RecordKeyValue): boolean {
+    return this.#versions.get(this.#idOf(key.key)) === versionOf(key)
   }
 
-  close(): void {
+  #doubt(missing: readonly string[]): void {
+    const { kind, dataLossGraceMs, clock, logger } = this.#options
+    const fresh = missing.filter((id) => !this.#doubtful.has(id))
+    if (fresh.length === 0) return
+    for (const id of fresh) this.#doubtful.add(id)
+    const fields = { kind, missing: fresh.length, dataLossGraceMs }
+    logger.warn(fields, 'etcd may have lost data: waiting for the owners of records')
     this.#timer?.cancel()
-  }
-
-  #endGrace(): void {
-    this.#timer = undefined
-    for (const id of [...this.#doubtful]) this.#remove(id, 'leaseLost')
+    this.#timer = clock.setTimer(dataLossGraceMs, () => {
+      for (const id of [...this.#doubtful]) this.#remove(id, 'leaseLost')
+    })
   }
 
   #remove(id: string, reason: 'deregistered' | 'leaseLost'): void {
     this.#doubtful.delete(id)
-    if (!this.#ids.delete(id)) return
+    if (!this.#versions.delete(id)) return
     this.#isFull = false
     this.#options.board.remove(this.#options.kind, id, reason)
   }
@@ -110,3 +116,5 @@ export class EntryTable {
     return key.subarray(Buffer.byteLength(this.#options.prefix)).toString('utf8')
   }
 }
+
+const versionOf = ({ mod_revision: revision, lease }: RecordKeyValue) => `${revision} ${lease}`

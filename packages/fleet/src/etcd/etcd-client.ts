@@ -1,18 +1,19 @@
 import { ConstantBackoff, ExponentialBackoff, handleWhen, noop, retry } from 'cockatiel'
 import { Etcd3, type IKeyValue, type IOptions, isRecoverableError } from 'etcd3'
+import type { z } from 'zod'
+import { LinkTls } from '../link/tls.js'
+
+/** How etcd is checked, and shown who we are; as for links, but for the name: that is the one of the endpoint. */
+export const EtcdTls = LinkTls.refine(({ servername }) => servername === undefined, {
+  path: ['servername'],
+  message: 'etcd is asked for the name in its endpoint: leave it out',
+})
 
 export interface EtcdClientOptions {
   readonly endpoints: readonly string[]
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** PEM. */
-  readonly tls?:
-    | {
-        readonly ca?: string | undefined
-        readonly cert?: string | undefined
-        readonly key?: string | undefined
-      }
-    | undefined
+  readonly tls?: z.output<typeof EtcdTls> | undefined
   readonly requestTimeoutMs: number
 }
 
@@ -24,7 +25,6 @@ export type KeyValue = IKeyValue
  */
 export function createEtcdClient(options: EtcdClientOptions): Etcd3 {
   const { endpoints, username, password, tls, requestTimeoutMs } = options
-  const pem = (text: string | undefined) => (text === undefined ? undefined : Buffer.from(text))
   const rest: IOptions = {
     hosts: [...endpoints],
     defaultCallOptions: ({ isStream }) => (isStream ? {} : { deadline: Date.now() + requestTimeoutMs }),
@@ -51,19 +51,28 @@ export function createEtcdClient(options: EtcdClientOptions): Etcd3 {
   if (username !== undefined && password !== undefined) {
     rest.auth = { username, password, callOptions: () => ({ deadline: Date.now() + requestTimeoutMs }) }
   }
-  if (tls || endpoints.some((endpoint) => endpoint.startsWith('https:'))) {
-    // Without an authority of its own the library's type wants one; Node's stand in for it.
-    const [ca, key, cert] = [pem(tls?.ca), pem(tls?.key), pem(tls?.cert)]
-    if (ca || key || cert) {
-      rest.credentials = {
-        rootCertificate: ca as Buffer,
-        ...(key ? { privateKey: key } : {}),
-        ...(cert ? { certChain: cert } : {}),
-      }
+  if (tls) {
+    const { ca, cert, key } = tls
+    rest.credentials = {
+      // Without an authority of its own the library's type wants one; Node's stand in for it.
+      rootCertificate: (ca === undefined ? undefined : pemOf(ca)) as Buffer,
+      ...(key === undefined ? {} : { privateKey: pemOf(key) }),
+      ...(cert === undefined ? {} : { certChain: pemOf(cert) }),
     }
   }
   return new Etcd3(rest)
 }
+
+type Pem = string | Buffer
+
+/** Several certificates stand in one text, one after the other. */
+const pemOf = (pem: Pem | readonly Pem[]) =>
+  Buffer.from(
+    [pem]
+      .flat()
+      .map((part) => part.toString())
+      .join('\n'),
+  )
 
 /** Texts of the library, without those of its own that say where to report bugs; they hold no credentials. */
 export function reasonOf(error: unknown): string {

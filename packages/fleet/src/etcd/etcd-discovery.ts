@@ -9,15 +9,12 @@ import { checkEntry } from '../records/wire-text.js'
 import { SnapshotGate } from '../snapshot-gate.js'
 import { Endpoint } from './endpoints.js'
 import { EntryTable } from './entry-table.js'
-import { createEtcdClient } from './etcd-client.js'
+import { createEtcdClient, EtcdTls } from './etcd-client.js'
 import { EtcdRegistration } from './etcd-registration.js'
 import type { EtcdStatus } from './etcd-status.js'
 import { KeyWatch } from './key-watch.js'
 import { keyOf, normalPrefix, type Prefixes, serverPrefixOf } from './keys.js'
 import { LeaseKeeper } from './lease-keeper.js'
-
-const pem = (what: string) =>
-  z.string().includes(`-----BEGIN ${what}`, { error: `must be PEM of a ${what.toLowerCase()}` })
 
 const Options = z
   .strictObject({
@@ -31,13 +28,7 @@ const Options = z
     /** Never logged. */
     password: z.string().min(1).optional(),
     /** PEM: the authority that signed etcd's certificate, unless Node trusts it; our own certificate and key. */
-    tls: z
-      .strictObject({
-        ca: pem('CERTIFICATE').optional(),
-        cert: pem('CERTIFICATE').optional(),
-        key: z.string().includes('PRIVATE KEY-----', { error: 'must be PEM of a private key' }).optional(),
-      })
-      .optional(),
+    tls: EtcdTls.optional(),
     /** Life of a record without keep-alive, s. */
     leaseTtlSeconds: z.int().min(1).max(86_400).default(30),
     /** Between keep-alives; default: a third of the lease. */
@@ -77,6 +68,10 @@ const Options = z
     path: ['endpoints'],
     message: 'give all of them http, or all https',
   })
+  .refine(({ endpoints, tls }) => !tls || endpoints.every((endpoint) => endpoint.startsWith('https:')), {
+    path: ['endpoints'],
+    message: 'tls is given, but they are http: write https:// before them',
+  })
 export type EtcdDiscoveryOptions = z.input<typeof Options>
 
 /**
@@ -92,6 +87,8 @@ export class EtcdDiscovery implements Discovery {
   readonly #stop = new AbortController()
   readonly #keeper: LeaseKeeper
   readonly #registrations = new Map<string, EtcdRegistration>()
+  /** Those that have ended, while their leases are still to go. */
+  readonly #leaving = new Set<EtcdRegistration>()
   readonly #tables: EntryTable[] = []
   #client: Etcd3 | undefined
   #status: EtcdStatus = { state: 'idle', isListed: false, failureCount: 0 }
@@ -137,20 +134,19 @@ export class EtcdDiscovery implements Discovery {
     const { leaseTtlSeconds, heartbeatMs = Math.max(1, leaseTtlSeconds / 3) * 1000 } = this.#options
     const name = `${kind} ${id}`
     const before = this.#registrations.get(name)
-    const registration: EtcdRegistration = new EtcdRegistration(
-      checked,
-      {
-        ...this.#options,
-        heartbeatMs,
-        key: keyOf(this.#prefixes[kind], id),
-        client: () => this.#connected(),
-        keeper: this.#keeper,
-        after: before?.lose(),
-      },
-      () => {
+    const registration: EtcdRegistration = new EtcdRegistration(checked, {
+      ...this.#options,
+      heartbeatMs,
+      key: keyOf(this.#prefixes[kind], id),
+      client: () => this.#connected(),
+      keeper: this.#keeper,
+      onEnd: () => {
         if (this.#registrations.get(name) === registration) this.#registrations.delete(name)
+        this.#leaving.add(registration)
       },
-    )
+      onLeft: () => this.#leaving.delete(registration),
+    })
+    before?.lose(registration.settled)
     this.#registrations.set(name, registration)
     await registration.start(options.signal)
     return registration
@@ -170,7 +166,8 @@ export class EtcdDiscovery implements Discovery {
   async #close(): Promise<void> {
     this.#stop.abort(new DiscoveryError('INFERA_FLEET_CLOSED', 'discovery was closed'))
     this.#gate.open()
-    await Promise.all([...this.#registrations.values()].map((each) => each.deregister()))
+    const all = [...this.#registrations.values(), ...this.#leaving]
+    await Promise.all(all.map((each) => each.deregister()))
     await this.#watching
     await this.#keeper.close()
     for (const table of this.#tables) table.close()

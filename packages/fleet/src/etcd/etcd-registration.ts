@@ -3,6 +3,7 @@ import type { Etcd3 } from 'etcd3'
 import { entryId } from '../entry-board.js'
 import { DiscoveryError, InvalidFleetOptionsError } from '../errors.js'
 import { Backoff } from '../link/backoff.js'
+import { untilAborted } from '../link/until-aborted.js'
 import { type Clock, sleep } from '../ports/clock.js'
 import type { FleetEntry, FleetEntryKind, Registration } from '../ports/discovery.js'
 import type { Logger } from '../ports/logger.js'
@@ -10,13 +11,12 @@ import type { Random } from '../ports/random.js'
 import { checkEntry, toWireText } from '../records/wire-text.js'
 import { reasonOf } from './etcd-client.js'
 import type { LeaseKeeper } from './lease-keeper.js'
+import { RecordKey } from './record-key.js'
 
 export interface EtcdRegistrationOptions {
   readonly client: () => Etcd3
   readonly keeper: LeaseKeeper
   readonly key: Buffer
-  /** What has to end before the first write: another registration of this id in this process. */
-  readonly after: Promise<void> | undefined
   readonly leaseTtlSeconds: number
   /** Between two keep-alives. */
   readonly heartbeatMs: number
@@ -26,6 +26,10 @@ export interface EtcdRegistrationOptions {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  /** Nothing is announced any more; its lease may still have to go. */
+  onEnd(): void
+  /** Nothing of it is under way any more. */
+  onLeft(): void
 }
 
 interface Waiter {
@@ -42,8 +46,8 @@ export class EtcdRegistration implements Registration {
   readonly id: string
   readonly lost: Promise<void>
   readonly #options: EtcdRegistrationOptions
+  readonly #key: RecordKey
   readonly #stop = new AbortController()
-  readonly #onEnd: () => void
   readonly #running: Promise<void>
   #entry: FleetEntry
   /** Counts what was wanted; `#written` says how much of that stands in etcd. */
@@ -51,25 +55,29 @@ export class EtcdRegistration implements Registration {
   #written = 0
   #waiters: Waiter[] = []
   #leaseId: string | undefined
-  /** Whether the key was ever ours: the first write takes it over from whoever has it, a later one does not. */
-  #hasHeld = false
   #isAlive = true
+  #wasGivenBack = false
   #wake = () => {}
   #resolveLost = () => {}
-  #deregistering: Promise<void> | undefined
+  #leaving: Promise<void> | undefined
 
   /** @throws DiscoveryError `INFERA_FLEET_FULL` where the record is too large */
-  constructor(entry: FleetEntry, options: EtcdRegistrationOptions, onEnd: () => void) {
+  constructor(entry: FleetEntry, options: EtcdRegistrationOptions) {
     this.kind = entry.kind
     this.id = entryId(entry)
     this.#options = options
+    this.#key = new RecordKey(options)
     this.#entry = entry
-    this.#textOf(entry)
-    this.#onEnd = onEnd
+    this.#valueOf(entry)
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve
     })
     this.#running = this.#run()
+  }
+
+  /** Resolves once what is wanted now stands in etcd, or never will; does not reject. */
+  get settled(): Promise<void> {
+    return this.#writtenTo(this.#wanted)
   }
 
   /**
@@ -79,17 +87,15 @@ export class EtcdRegistration implements Registration {
   async start(signal: AbortSignal | undefined): Promise<void> {
     const onAbort = () => void this.deregister()
     signal?.addEventListener('abort', onAbort, { once: true })
-    await this.#writtenTo(this.#wanted)
+    await this.settled
     signal?.removeEventListener('abort', onAbort)
-    if (this.#hasHeld) return
-    await this.#deregistering
+    if (!this.#wasGivenBack) return
+    await this.#leaving
     signal?.throwIfAborted()
-    if (this.#deregistering) {
-      throw new DiscoveryError(
-        'INFERA_FLEET_CLOSED',
-        `cannot register ${this.kind} '${this.id}': discovery was closed`,
-      )
-    }
+    throw new DiscoveryError(
+      'INFERA_FLEET_CLOSED',
+      `cannot register ${this.kind} '${this.id}': discovery was closed`,
+    )
   }
 
   async update(record: FleetEntry['record']): Promise<void> {
@@ -109,51 +115,66 @@ export class EtcdRegistration implements Registration {
 
   /** Never throws: a record that could not be taken away is logged, and goes with its lease. */
   deregister(): Promise<void> {
-    this.#deregistering ??= this.#deregister()
-    return this.#deregistering
+    if (this.#end()) {
+      this.#wasGivenBack = true
+      this.#leaving = this.#leave()
+    }
+    return this.#leaving ?? Promise.resolve()
   }
 
-  /** Another registration takes the record over. Resolves when nothing of this one can be written any more. */
-  async lose(): Promise<void> {
+  /**
+   * Another registration of this process takes the record over: nothing of this one can be written over it any more.
+   * @param written when the record stands under the other's lease, ours goes; it would take the record along before
+   */
+  lose(written: Promise<void>): void {
     if (!this.#end()) return
-    await this.#running
-    // With our lease nothing goes that is not ours: a key put again under another lease has left this one.
-    await this.#revoke()
     this.#resolveLost()
+    this.#leaving = written.then(() => this.#leave())
   }
 
-  async #deregister(): Promise<void> {
-    if (!this.#end()) return
-    const { logger, leaseTtlSeconds } = this.#options
-    await this.#running
-    const reason = await this.#revoke()
-    if (reason === undefined) return
-    logger.warn(
-      { kind: this.kind, id: this.id, reason, leaseTtlSeconds },
-      'record could not be taken away: it stays until its lease has run out',
-    )
-  }
-
-  /** @returns why it did not work */
-  async #revoke(): Promise<string | undefined> {
-    const leaseId = this.#leaseId
-    if (leaseId === undefined) return undefined
-    const { client, clock, deregisterTimeoutMs } = this.#options
+  /** With our lease nothing goes that is not ours: a key that was put under another lease has left this one. */
+  async #leave(): Promise<void> {
+    const { clock, deregisterTimeoutMs, logger, leaseTtlSeconds, onLeft } = this.#options
     const limit = new AbortController()
-    try {
-      const revoked = client()
-        .leaseClient.leaseRevoke({ ID: leaseId }, { deadline: Date.now() + deregisterTimeoutMs })
-        .then(() => undefined)
-      const late = sleep(clock, deregisterTimeoutMs, limit.signal).then(
-        () => `no answer within ${deregisterTimeoutMs} ms`,
-        () => undefined,
+    const timer = clock.setTimer(deregisterTimeoutMs, () =>
+      limit.abort(new Error(`no answer of etcd within ${deregisterTimeoutMs} ms`)),
+    )
+    const reason = await this.#revoke(limit.signal)
+    if (reason !== undefined && this.#wasGivenBack) {
+      logger.warn(
+        { kind: this.kind, id: this.id, reason, leaseTtlSeconds },
+        'record could not be taken away: it stays until its lease has run out',
       )
-      return await Promise.race([revoked, late])
-    } catch (error) {
-      // A lease that is gone took its keys along.
-      return /lease not found/.test(reasonOf(error)) ? undefined : reasonOf(error)
-    } finally {
-      limit.abort()
+    }
+    await untilAborted(this.#running, limit.signal).catch(() => {
+      // What is under way holds a lease that is gone or runs out: it can announce nothing for longer.
+    })
+    timer.cancel()
+    onLeft()
+  }
+
+  /** Tries until the signal aborts. @returns why it did not work */
+  async #revoke(signal: AbortSignal): Promise<string | undefined> {
+    const { client, clock, random, backoff: pauses } = this.#options
+    const ID = this.#leaseId
+    if (ID === undefined) return undefined
+    const backoff = new Backoff({ ...pauses, random })
+    for (let reason: string | undefined; ; ) {
+      try {
+        await untilAborted(client().leaseClient.leaseRevoke({ ID }), signal)
+        return undefined
+      } catch (error) {
+        // A lease that is gone took its keys along.
+        if (/lease not found/.test(reasonOf(error))) return undefined
+        // That time is over says less than what went wrong before.
+        if (!signal.aborted) reason = reasonOf(error)
+        reason ??= reasonOf(error)
+      }
+      const hasTime = await sleep(clock, backoff.nextDelayMs(), signal).then(
+        () => true,
+        () => false,
+      )
+      if (!hasTime) return reason
     }
   }
 
@@ -161,100 +182,57 @@ export class EtcdRegistration implements Registration {
     const { clock, random, heartbeatMs, backoff: pauses, logger } = this.#options
     const stopped = this.#stop.signal
     const backoff = new Backoff({ ...pauses, random })
-    let hasWarned = false
-    await this.#options.after
+    let isFailing = false
     while (!stopped.aborted) {
       let delayMs = heartbeatMs
       try {
         await this.#settle()
-        hasWarned = false
+        if (isFailing && this.#isAlive) logger.info({ kind: this.kind, id: this.id }, 'record is kept again')
+        isFailing = false
         backoff.reset()
       } catch (error) {
         const fields = { kind: this.kind, id: this.id, reason: reasonOf(error) }
-        if (!hasWarned) logger.warn(fields, 'record cannot be kept in etcd: trying on')
-        hasWarned = true
+        if (!isFailing && this.#isAlive) logger.warn(fields, 'record cannot be kept in etcd: trying on')
+        isFailing = true
         delayMs = Math.min(heartbeatMs, backoff.nextDelayMs())
       }
-      if (stopped.aborted || (this.#isAlive && this.#written < this.#wanted && delayMs === heartbeatMs))
-        continue
+      if (stopped.aborted || (this.#written < this.#wanted && !isFailing)) continue
       const waking = new AbortController()
       this.#wake = () => waking.abort()
-      await sleep(clock, delayMs, AbortSignal.any([stopped, waking.signal])).catch(() => {
-        // Woken or stopped: the loop's condition sees which.
+      await sleep(clock, delayMs, waking.signal).catch(() => {
+        // Woken, perhaps to end: the loop's condition sees which.
       })
     }
   }
 
   /** Once round: a lease that lives, and the record under it as it is wanted. */
   async #settle(): Promise<void> {
-    const { client, keeper, key, logger } = this.#options
-    if (this.#leaseId !== undefined && (await keeper.keepAlive(this.#leaseId)) <= 0) {
-      logger.warn({ kind: this.kind, id: this.id }, 'the lease of a record was lost: taking another')
-      // Kept until the next one stands: the key may still be there under it.
-      await this.#write(await this.#grant(), this.#leaseId)
-      return
-    }
-    if (this.#leaseId === undefined) {
-      await this.#write(await this.#grant(), undefined)
-      return
-    }
-    if (this.#written < this.#wanted) {
-      await this.#write(this.#leaseId, this.#leaseId)
-      return
-    }
-    const { kvs } = await client().kv.range({ key })
-    const holder = kvs[0]
-    if (!holder) await this.#write(this.#leaseId, this.#leaseId)
-    else if (holder.lease !== this.#leaseId) this.#yield()
-  }
-
-  async #grant(): Promise<string> {
-    const { client, leaseTtlSeconds } = this.#options
-    const { ID } = await client().leaseClient.leaseGrant({ TTL: leaseTtlSeconds })
-    return String(ID)
-  }
-
-  /** Puts what is wanted, unless somebody else has taken the key. @param before the lease under which it stood last */
-  async #write(leaseId: string, before: string | undefined): Promise<void> {
-    const { client, key } = this.#options
-    if (!this.#isAlive) return
+    const leaseId = await this.#lease()
+    if (leaseId === undefined || !this.#isAlive) return
     const revision = this.#wanted
-    const value = Buffer.from(this.#textOf(this.#entry))
-    // Known before it is used: what may have arrived has to be taken back with it.
-    const previous = this.#leaseId
-    this.#leaseId = leaseId
-    if (!this.#hasHeld) {
-      await client().kv.put({ key, value, lease: leaseId })
-      this.#hasHeld = true
-    } else if (!(await this.#putIfOurs(value, leaseId, before ?? leaseId))) {
-      this.#yield()
-      return
-    }
-    if (previous !== undefined && previous !== leaseId) {
-      // What is left of it holds nothing any more.
-      client()
-        .leaseClient.leaseRevoke({ ID: previous })
-        .catch(() => {
-          // It was lost before.
-        })
-    }
-    this.#written = revision
-    this.#tell()
+    const value = this.#valueOf(this.#entry)
+    const isNew = this.#written < revision
+    if (!isNew && (await this.#key.holds(value, leaseId))) return
+    if (!this.#isAlive) return
+    if (await this.#key.put(value, leaseId)) {
+      this.#written = revision
+      this.#tell()
+    } else this.#yield()
   }
 
-  /** @returns whether it was written */
-  async #putIfOurs(value: Buffer, leaseId: string, before: string): Promise<boolean> {
-    const { client, key } = this.#options
-    const put = { request_put: { key, value, lease: leaseId } }
-    for (const compare of [
-      { key, target: 'Lease', result: 'Equal', lease: before },
-      { key, target: 'Lease', result: 'Equal', lease: leaseId },
-      { key, target: 'Version', result: 'Equal', version: 0 },
-    ] as const) {
-      const { succeeded } = await client().kv.txn({ compare: [compare], success: [put], failure: [] })
-      if (succeeded) return true
+  /** Our lease, extended, or another one where it is gone. */
+  async #lease(): Promise<string | undefined> {
+    const { client, keeper, leaseTtlSeconds, logger } = this.#options
+    if (this.#leaseId !== undefined) {
+      if ((await keeper.keepAlive(this.#leaseId)) > 0) return this.#leaseId
+      if (!this.#isAlive) return undefined
+      logger.warn({ kind: this.kind, id: this.id }, 'the lease of a record was lost: taking another')
+      this.#leaseId = undefined
     }
-    return false
+    const { ID } = await client().leaseClient.leaseGrant({ TTL: leaseTtlSeconds })
+    // Known before it is used: what may have arrived has to be taken back with it.
+    if (this.#isAlive) this.#leaseId = String(ID)
+    return this.#leaseId
   }
 
   /** Somebody else has the key: we leave it alone. */
@@ -264,16 +242,17 @@ export class EtcdRegistration implements Registration {
       { kind: this.kind, id: this.id },
       'another process announces itself under this id: ours is not announced any more',
     )
-    void this.#revoke().then(() => this.#resolveLost())
+    this.#resolveLost()
+    this.#leaving = this.#leave()
   }
 
   async #put(entry: FleetEntry): Promise<void> {
-    if (isDeepStrictEqual(entry, this.#entry)) return this.#writtenTo(this.#wanted)
-    this.#textOf(entry)
+    if (isDeepStrictEqual(entry, this.#entry)) return this.settled
+    this.#valueOf(entry)
     this.#entry = entry
     this.#wanted += 1
     this.#wake()
-    return this.#writtenTo(this.#wanted)
+    return this.settled
   }
 
   #writtenTo(revision: number): Promise<void> {
@@ -289,14 +268,13 @@ export class EtcdRegistration implements Registration {
   }
 
   /** @throws DiscoveryError where no key holds that much */
-  #textOf(entry: FleetEntry): string {
+  #valueOf(entry: FleetEntry): Buffer {
     const { recordBytesMax } = this.#options
-    const text = toWireText(entry)
-    const sizeBytes = Buffer.byteLength(text)
-    if (sizeBytes <= recordBytesMax) return text
+    const value = Buffer.from(toWireText(entry))
+    if (value.byteLength <= recordBytesMax) return value
     throw new DiscoveryError(
       'INFERA_FLEET_FULL',
-      `the ${entry.kind} record takes ${sizeBytes} bytes; a record may take ${recordBytesMax}: shorten it, or raise recordBytesMax`,
+      `the ${entry.kind} record takes ${value.byteLength} bytes; a record may take ${recordBytesMax}: shorten it, or raise recordBytesMax`,
     )
   }
 
@@ -306,7 +284,7 @@ export class EtcdRegistration implements Registration {
     this.#stop.abort(new Error('the registration has ended'))
     this.#wake()
     this.#tell()
-    this.#onEnd()
+    this.#options.onEnd()
     return true
   }
 }

@@ -1,11 +1,12 @@
-import type { Etcd3, Watcher } from 'etcd3'
+import type { Etcd3 } from 'etcd3'
 import { Backoff } from '../link/backoff.js'
 import { untilAborted } from '../link/until-aborted.js'
-import { type Clock, sleep, type Timer } from '../ports/clock.js'
+import { type Clock, sleep } from '../ports/clock.js'
 import type { Logger } from '../ports/logger.js'
 import type { Random } from '../ports/random.js'
 import { type KeyValue, reasonOf } from './etcd-client.js'
 import { rangeEndOf } from './keys.js'
+import { type Ending, watchKeys } from './watch-stream.js'
 
 export interface KeyWatchOptions {
   readonly client: () => Etcd3
@@ -108,63 +109,35 @@ export class KeyWatch {
     return header.revision
   }
 
-  /** Watches until something ends it. */
-  async #watch(revision: string, signal: AbortSignal, onHeard: () => void): Promise<Ending> {
-    const { client, prefix, livenessMs, clock } = this.#options
-    const next = (BigInt(revision) + 1n).toString()
-    const watcher: Watcher = client().watch().prefix(prefix).startRevision(next).watcher()
-    let silence: Timer | undefined
-    let ping: Timer | undefined
-    let onAbort = () => {}
-    try {
-      return await new Promise<Ending>((resolve) => {
-        const fail = (error: unknown) => resolve({ reason: reasonOf(error), isFailure: true })
-        const hear = () => {
-          silence?.cancel()
-          const ended = { reason: `nothing was heard for ${livenessMs} ms`, isFailure: false }
-          silence = clock.setTimer(livenessMs, () => resolve(ended))
+  /** Watches until something ends it. @throws when etcd cannot be asked for it */
+  async #watch(revision: string, signal: AbortSignal, onOpen: () => void): Promise<Ending> {
+    const { client, prefix } = this.#options
+    const opening = client().watchClient.watch()
+    // One that comes when nobody waits any more would stay open.
+    opening.then(
+      (stream) => signal.aborted && stream.cancel(),
+      () => {},
+    )
+    const stream = await this.#within(opening, signal)
+    const from = (BigInt(revision) + 1n).toString()
+    const range = { key: Buffer.from(prefix), range_end: rangeEndOf(prefix), start_revision: from }
+    return watchKeys(stream, range, this.#options, signal, {
+      ping: () => this.#ping(signal),
+      onOpen: () => {
+        onOpen()
+        this.#events.onLive()
+      },
+      onResponse: ({ header, events }) => {
+        this.#history = { cluster: header.cluster_id, revision: BigInt(header.revision) }
+        for (const { type, kv } of events) {
+          if (type === 'Delete') this.#events.onDelete(kv.key)
+          else this.#events.onPut(kv)
         }
-        onAbort = () => resolve({ reason: 'discovery was closed', isFailure: false })
-        signal.addEventListener('abort', onAbort, { once: true })
-        watcher.on('connected', () => {
-          onHeard()
-          hear()
-          this.#events.onLive()
-        })
-        watcher.on('disconnected', fail)
-        watcher.on('error', fail)
-        watcher.on('end', () => resolve({ reason: 'etcd ended the watch', isFailure: true }))
-        watcher.on('data', (response) => {
-          hear()
-          this.#history = { cluster: response.header.cluster_id, revision: BigInt(response.header.revision) }
-          for (const { type, kv } of response.events) {
-            if (type === 'Delete') this.#events.onDelete(kv.key)
-            else this.#events.onPut(kv)
-          }
-        })
-        hear()
-        const askOn = () => {
-          ping = clock.setTimer(this.#options.pingIntervalMs, () => {
-            this.#ping(signal).then(askOn, fail)
-          })
-        }
-        askOn()
-      })
-    } finally {
-      silence?.cancel()
-      ping?.cancel()
-      signal.removeEventListener('abort', onAbort)
-      watcher.removeAllListeners()
-      // A watcher without a listener to its errors would throw them.
-      watcher.on('error', () => {})
-      watcher.on('disconnected', () => {})
-      watcher.cancel().catch(() => {
-        // Its stream is gone, and it with that.
-      })
-    }
+      },
+    })
   }
 
-  /** A watch is silent while nothing happens, and while etcd does not run: an answer tells one from the other. */
+  /** A watch is silent while nothing happens, and while etcd cannot decide anything: an answer tells one from the other. */
   async #ping(signal: AbortSignal): Promise<void> {
     const key = Buffer.from(this.#options.prefix)
     await this.#within(this.#options.client().kv.range({ key, count_only: true }), signal)
@@ -187,10 +160,4 @@ export class KeyWatch {
       signal.removeEventListener('abort', onAbort)
     }
   }
-}
-
-interface Ending {
-  readonly reason: string
-  /** Whether etcd may not be there at all. */
-  readonly isFailure: boolean
 }

@@ -15,6 +15,8 @@ export class LeaseKeeper {
   readonly #timeoutMs: number
   readonly #waiters = new Map<string, Waiter[]>()
   #stream: Promise<Stream> | undefined
+  /** The one that answers now; what earlier ones still say has no meaning. */
+  #current: Stream | undefined
 
   constructor(options: { client: () => Etcd3; clock: Clock; timeoutMs: number }) {
     this.#client = options.client
@@ -30,6 +32,7 @@ export class LeaseKeeper {
   async keepAlive(leaseId: string): Promise<number> {
     this.#stream ??= this.#open()
     const stream = await this.#stream
+    if (this.#current !== stream) throw new Error('the stream of keep-alives broke before it was used')
     return new Promise((resolve, reject) => {
       const timer = this.#clock.setTimer(this.#timeoutMs, () => {
         // A stream that does not answer one is no use to the others.
@@ -58,7 +61,9 @@ export class LeaseKeeper {
   async #open(): Promise<Stream> {
     try {
       const stream = await this.#client().leaseClient.leaseKeepAlive()
+      this.#current = stream
       stream.on('data', ({ ID, TTL }: { ID: string; TTL?: string | number }) => {
+        if (this.#current !== stream) return
         const [first, ...rest] = this.#waiters.get(String(ID)) ?? []
         if (rest.length > 0) this.#waiters.set(String(ID), rest)
         else this.#waiters.delete(String(ID))
@@ -74,6 +79,9 @@ export class LeaseKeeper {
   }
 
   #break(stream: Stream, error: unknown): void {
+    // A stream that was cancelled says so later, when another one may have taken its place.
+    if (this.#current !== stream) return
+    this.#current = undefined
     this.#stream = undefined
     const waiting = [...this.#waiters.values()].flat()
     this.#waiters.clear()

@@ -15,8 +15,19 @@ if (etcdMissing)
   console.warn(`skipping the etcd suites: ${etcdMissing} (Debian packages etcd-server, etcd-client)`)
 
 export interface EtcdServerOptions {
-  /** Files of a certificate for 127.0.0.1, its key and its authority; clients must then bring one of that authority. */
-  readonly tls?: { readonly cert: string; readonly key: string; readonly ca: string }
+  /**
+   * Files of a certificate for 127.0.0.1, its key and its authority; clients must then bring one of that authority, as etcdctl
+   * does with the second pair.
+   */
+  readonly tls?:
+    | {
+        readonly cert: string
+        readonly key: string
+        readonly ca: string
+        readonly clientCert: string
+        readonly clientKey: string
+      }
+    | undefined
 }
 
 /** An etcd of our own: a process, free ports, and a folder that goes with it. */
@@ -25,6 +36,8 @@ export class EtcdServer {
   readonly #folder: string
   readonly #options: EtcdServerOptions
   readonly #peerPort: number
+  /** `name:password` that etcdctl gives, once etcd asks for one. */
+  user: string | undefined
   #generation = 0
   #process: ChildProcess | undefined
 
@@ -114,7 +127,8 @@ export class EtcdServer {
   /** Debian's client. @returns what it prints */
   async ctl(...args: readonly string[]): Promise<string> {
     const { tls } = this.#options
-    const flags = tls ? ['--cacert', tls.ca, '--cert', tls.cert, '--key', tls.key] : []
+    const flags = tls ? ['--cacert', tls.ca, '--cert', tls.clientCert, '--key', tls.clientKey] : []
+    if (this.user !== undefined) flags.push('--user', this.user)
     const env = { PATH: process.env.PATH ?? '', ETCDCTL_API: '3' }
     const run = promisify(execFile)
     const { stdout } = await run('etcdctl', ['--endpoints', this.url, ...flags, ...args], {

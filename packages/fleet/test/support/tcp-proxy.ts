@@ -7,6 +7,7 @@ export class TcpProxy {
   readonly #pairs = new Set<readonly [Socket, Socket]>()
   #isHeld = false
   #isCut = false
+  #refused = 0
 
   private constructor(server: Server) {
     this.#server = server
@@ -22,6 +23,11 @@ export class TcpProxy {
 
   get port(): number {
     return (this.#server.address() as AddressInfo).port
+  }
+
+  /** Connections that were refused. */
+  get refused(): number {
+    return this.#refused
   }
 
   /** Breaks what is open and refuses what comes, until `mend`. */
@@ -50,6 +56,7 @@ export class TcpProxy {
 
   #accept(near: Socket, target: number): void {
     if (this.#isCut) {
+      this.#refused += 1
       near.destroy()
       return
     }

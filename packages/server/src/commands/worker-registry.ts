@@ -52,8 +52,8 @@ export async function serveByRegistry(
     })
     const reason = await Promise.race([shutdown.requested, started, worker.ended])
     logger.info({ reason, worker_id: workerId }, 'draining')
-    // Servers that were not told send on: what they send after that is refused, and what runs ends.
-    const left = worker.close().then(() => engine.close())
+    // Servers that were not told send on: they find the port closed after that, and what runs ends.
+    const left = worker.close().then(() => Promise.all([http.close(), engine.close()]))
     await Promise.race([left, shutdown.insisted])
   } finally {
     await worker.destroy()

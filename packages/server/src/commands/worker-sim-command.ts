@@ -105,7 +105,7 @@ async function serveByHttp(
   const reason = await shutdown.requested
   logger.info({ reason, url }, 'draining')
   const timeout = setTimeout(() => shutdown.insist(), flags.drainTimeout * 1000)
-  await Promise.race([engine.close(), shutdown.insisted])
+  await Promise.race([Promise.all([http.close(), engine.close()]), shutdown.insisted])
   clearTimeout(timeout)
   engine.destroy()
   await http.destroy()

@@ -51,7 +51,7 @@ export async function openRegistry(backend: RegistryBackend, ports: BackendPorts
   if (backend.backend === 'etcd') {
     const { EtcdDiscovery } = await importBackend(
       '--discovery-backend etcd',
-      'etcd3',
+      'etcd3 cockatiel',
       () => import('@infera/fleet/etcd'),
     )
     const { backend: _backend, ...options } = backend

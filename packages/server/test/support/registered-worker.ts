@@ -51,8 +51,8 @@ export class RegisteredWorker {
   /** Leaves as a process does that was told to. */
   async leave(): Promise<void> {
     await this.worker.close()
-    // Servers that were not told send on: what they send is refused from here on, and what runs ends.
-    await this.engine.close()
+    // Servers that were not told send on: they find the port closed from here on, and what runs ends.
+    await Promise.all([this.#http.close(), this.engine.close()])
     await this.die()
   }
 }
