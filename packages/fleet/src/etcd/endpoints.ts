@@ -4,8 +4,10 @@ const defaultPort = 2379
 
 /** `host`, `host:port` or a URL, as Infera 0.1 takes them, brought to the URL that the client library wants. */
 export function endpointUrl(text: string): string {
-  // Before anything else, since what follows repeats the text. No address has this sign otherwise.
+  // Before anything else, since what follows repeats the text. No address has these signs otherwise.
   if (text.includes('@')) throw new Error('an endpoint holds credentials: give username and password instead')
+  if (/[?#]/.test(text))
+    throw new Error('an endpoint has a query or fragment, which etcd has not: leave it out')
   const trimmed = text.trim()
   const hasScheme = /^[a-z]+:\/\//i.test(trimmed)
   const withScheme = (hasScheme ? trimmed : `http://${bracketed(trimmed)}`).replace(/([^/])\/+$/, '$1')

@@ -316,14 +316,16 @@ test('through missed changes, lost data, broken values and a full table it holds
     { weight: 3, arbitrary: fc.record({ pass: fc.integer({ min: 1, max: 120 }) }) },
   )
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 60, size: 'max' }), async (steps) => {
       const board = new EntryBoard(1)
       const { table, clock } = tableOf({ board, entriesMax: 3, recordBytesMax: 200 })
       const twin = new Twin(3, 100)
       const store = new Map<string, Stored>()
       let [revision, leases, isOther] = [0, 0, false]
       const notes = async () => {
-        const { value: change } = await board.watch()[Symbol.asyncIterator]().next()
+        const iterator = board.watch()[Symbol.asyncIterator]()
+        const { value: change } = await iterator.next()
+        await iterator.return?.()
         const entries = change.type === 'snapshot' ? change.entries : []
         return new Map(
           entries.map(({ record }: { record: { worker_id: string; note: number } }) => [

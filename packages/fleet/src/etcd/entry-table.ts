@@ -41,31 +41,16 @@ export class EntryTable {
   list(keys: readonly RecordKeyValue[], isOtherHistory: boolean): void {
     const isStrange = isOtherHistory || !keys.some((key) => this.#isUnchanged(key))
     const present = new Set(keys.map(({ key }) => this.#idOf(key)))
-    for (const key of keys) this.put(key)
+    const turnedAway = keys.filter((key) => !this.#admit(key))
     const missing = [...this.#versions.keys()].filter((id) => !present.has(id))
     if (isStrange) this.#doubt(missing)
     for (const id of missing) if (!this.#doubtful.has(id)) this.#remove(id, 'leaseLost')
+    // Those that left have made room; nobody puts these again.
+    for (const key of turnedAway) this.#admit(key)
   }
 
   put(key: RecordKeyValue): void {
-    const { kind, prefix, board, logger, entriesMax } = this.#options
-    const id = this.#idOf(key.key)
-    if (this.#versions.has(id)) this.#versions.set(id, versionOf(key))
-    this.#doubtful.delete(id)
-    const read = this.#read(id, key.value)
-    if (typeof read === 'string') {
-      const fields = { kind, key: prefix + id, reason: read }
-      logger.warn(fields, 'a record in etcd cannot be used: what was known stays')
-      return
-    }
-    if (!this.#versions.has(id) && this.#versions.size >= entriesMax) {
-      const message = 'more records than entriesMax: further ones are not admitted'
-      if (!this.#isFull) logger.error({ kind, entriesMax }, message)
-      this.#isFull = true
-      return
-    }
-    this.#versions.set(id, versionOf(key))
-    board.replace(read)
+    this.#admit(key)
   }
 
   delete(key: Buffer): void {
@@ -74,6 +59,29 @@ export class EntryTable {
 
   close(): void {
     this.#timer?.cancel()
+  }
+
+  /** @returns false where it could be used, but there was no room */
+  #admit(key: RecordKeyValue): boolean {
+    const { kind, prefix, board, logger, entriesMax } = this.#options
+    const id = this.#idOf(key.key)
+    if (this.#versions.has(id)) this.#versions.set(id, versionOf(key))
+    this.#doubtful.delete(id)
+    const read = this.#read(id, key.value)
+    if (typeof read === 'string') {
+      const fields = { kind, key: prefix + id, reason: read }
+      logger.warn(fields, 'a record in etcd cannot be used: what was known stays')
+      return true
+    }
+    if (!this.#versions.has(id) && this.#versions.size >= entriesMax) {
+      const message = 'more records than entriesMax: further ones are not admitted'
+      if (!this.#isFull) logger.error({ kind, entriesMax }, message)
+      this.#isFull = true
+      return false
+    }
+    this.#versions.set(id, versionOf(key))
+    board.replace(read)
+    return true
   }
 
   /** @returns why it cannot be used, or the entry */
