@@ -8,6 +8,8 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
+    // By default one core is kept free, which on two cores means that every file waits for the one before.
+    maxWorkers: '100%',
     projects: [
       {
         extends: true,

@@ -33,6 +33,7 @@ describe.skipIf(natsMissing)('a worker on NATS that is found through a registry'
       })
       await Promise.race([rest.promise, aborted])
       yield bytes('two')
+      events.push('answer ended')
     })(),
   })
 
@@ -81,7 +82,6 @@ describe.skipIf(natsMissing)('a worker on NATS that is found through a registry'
       for (let next = await chunks.next(); !next.done; next = await chunks.next()) {
         text += new TextDecoder().decode(next.value)
       }
-      events.push('stream ended')
       return text
     }
     return { ended: read() }
@@ -95,7 +95,7 @@ describe.skipIf(natsMissing)('a worker on NATS that is found through a registry'
     expect(await ended).toBe('one two')
     await closing
     await until(() => events.includes('deregistered'))
-    expect(events).toEqual(['active', 'draining', 'stream ended', 'deregistered'])
+    expect(events).toEqual(['active', 'draining', 'answer ended', 'deregistered'])
   })
 
   test('destroyed during its drain, it breaks what runs and leaves', async () => {
