@@ -39,7 +39,13 @@ async function vitest(project) {
     bin('vitest'),
     ['run', '--project', project, '--reporter', 'default', '--reporter', reporter],
     {
-      env: { ...process.env, INFERA_TEST_COUNTS: countsFile },
+      env: {
+        ...process.env,
+        INFERA_TEST_COUNTS: countsFile,
+        ...(project === 'integration' && {
+          INFERA_TEST_CLI: join(root, 'packages', 'server', 'dist', 'cli.js'),
+        }),
+      },
     },
   )
   if (!existsSync(countsFile)) {
