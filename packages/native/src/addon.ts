@@ -15,6 +15,8 @@ export interface ViewWrap {
 
 export interface Addon {
   chainHashes(tokens: Uint32Array, blockSizeTokens: number, parent: bigint, hashes: BigUint64Array): void
+  /** Both in UTF-8. */
+  chainParent(lora: Uint8Array, salt: Uint8Array): bigint
 
   indexCreate(
     pairsMax: number,

@@ -12,6 +12,7 @@ test('the package exports these names and no others', () => {
     'UnknownHandleError',
     'blocksInSnapshot',
     'chainBlockHashes',
+    'chainParent',
     'createPrefixIndex',
     'nativeStatus',
     'newKvEventCounts',

@@ -1,4 +1,5 @@
 export { chainBlockHashes } from './block-hash.js'
+export { type ChainIdentity, chainParent } from './chain-parent.js'
 export {
   InvalidNativeOptionsError,
   NativeBoundError,

@@ -1,5 +1,8 @@
+#include <string_view>
+
 #include "arguments.h"
 #include "block_hash.h"
+#include "chain_identity.h"
 #include "functions.h"
 
 namespace infera::binding {
@@ -25,10 +28,23 @@ Napi::Value ChainHashes(const Napi::CallbackInfo& info) {
   return {};
 }
 
+// chainParent(lora, salt), both in UTF-8
+Napi::Value ChainParentOf(const Napi::CallbackInfo& info) {
+  const Arguments arguments(info);
+  std::span<const std::byte> lora;
+  std::span<const std::byte> salt;
+  if (!arguments.ReadBytes(0, "lora", lora) || !arguments.ReadBytes(1, "salt", salt)) return {};
+  const auto text = [](std::span<const std::byte> bytes) {
+    return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  return Napi::BigInt::New(info.Env(), ChainParent(text(lora), text(salt)));
+}
+
 }  // namespace
 
 void DefineHashFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("chainHashes", Napi::Function::New<ChainHashes>(env, "chainHashes"));
+  exports.Set("chainParent", Napi::Function::New<ChainParentOf>(env, "chainParent"));
 }
 
 }  // namespace infera::binding

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "block_hash.h"
+#include "chain_identity.h"
 
 namespace infera {
 namespace {
@@ -83,7 +84,7 @@ void CacheView::Store(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts
   if (event.token_count == 0 && event.hash_count != 0) return StoreTokenless(event, tier, batch, counts);
 
   std::uint64_t parent_name = 0;
-  std::uint64_t parent_hash = 0;
+  std::uint64_t parent_hash = event.chain_parent;
   if (event.has_parent) {
     parent_name = MixHash(event.parent_hash);
     const NameSlot parent = names_.Find(parent_name);
@@ -112,7 +113,7 @@ void CacheView::Store(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts
     // Their memory comes while the blocks are hashed.
     names_.Prefetch(names.first(std::min(blocks, kRun)));
   }
-  ChainBlockHashes(batch.tokens.From(event.token_begin, event.token_count), options_.block_size, parent_hash, chain);
+  ChainEvent(event, batch, parent_hash, chain);
   for (std::size_t begin = 0; begin < blocks; begin += kRun) {
     const std::size_t end = std::min(blocks, begin + kRun);
     if (begin != 0 && is_aligned) names_.Prefetch(names.subspan(begin, end - begin));
@@ -139,6 +140,27 @@ void CacheView::Store(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts
     PublishHoles(writer);
   }
   counts.stored_blocks += blocks;
+}
+
+void CacheView::ChainEvent(const KvEvent& event, DecodedKvBatch& batch, std::uint64_t parent,
+                           std::span<std::uint64_t> chain) const noexcept {
+  const std::span<const std::uint32_t> tokens = batch.tokens.From(event.token_begin, event.token_count);
+  const std::span<const std::uint64_t> marks = batch.marks.From(event.mark_begin, event.mark_count);
+  const std::size_t size = options_.block_size;
+  if (marks.size() != chain.size()) {
+    // None, or it is not known of which blocks.
+    for (const std::uint64_t mark : marks) parent = MarkedParent(parent, mark);
+    return ChainBlockHashes(tokens, options_.block_size, parent, chain);
+  }
+  for (std::size_t begin = 0; begin < chain.size();) {
+    std::size_t end = begin + 1;
+    while (end < chain.size() && marks[end] == 0) ++end;
+    parent = MarkedParent(parent, marks[begin]);
+    ChainBlockHashes(tokens.subspan(begin * size, (end - begin) * size), options_.block_size, parent,
+                     chain.subspan(begin, end - begin));
+    parent = chain[end - 1];
+    begin = end;
+  }
 }
 
 void CacheView::StoreTokenless(const KvEvent& event, Tier tier, DecodedKvBatch& batch, KvEventCounts& counts) noexcept {

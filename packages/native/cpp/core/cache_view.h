@@ -12,7 +12,9 @@
 //  3. Tiers. TierOfMedium and KvEvent::Place say which. Tiers outside `tiers` and unknown media count in `other_tiers`.
 //     A name stands in any number of tiers at once; storing and removing concern the event's tier alone.
 //  4. A parent is known while its name stands in any tier, whatever the event's tier. Otherwise the event is dropped and
-//     counted in `unknown_parents`. Nil is the start of a prompt.
+//     counted in `unknown_parents`. Nil is the start of a prompt, whose parent comes from adapter and salt (KvEvent).
+//     Marks change the parent that their block goes on from (MarkedParent). Where there are not as many as full blocks,
+//     all of them change that of the first, one after the other.
 //  5. Hashes without any token (offload placeholders) move known names: each name that stands in some tier now stands in
 //     the event's tier too. Names that are not known count in `tokenless_unknown`; parent, block size and pairing are not
 //     looked at.
@@ -109,6 +111,8 @@ class CacheView {
   CacheView(std::shared_ptr<PrefixIndex> index, const CacheViewOptions& options) noexcept;
 
   void Store(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts& counts) noexcept;
+  void ChainEvent(const KvEvent& event, DecodedKvBatch& batch, std::uint64_t parent,
+                  std::span<std::uint64_t> chain) const noexcept;
   void StoreTokenless(const KvEvent& event, Tier tier, DecodedKvBatch& batch, KvEventCounts& counts) noexcept;
   void Remove(const KvEvent& event, DecodedKvBatch& batch, KvEventCounts& counts) noexcept;
   void ClearLocked() noexcept;

@@ -3,8 +3,10 @@
 #include "kv_event_decoder.h"
 
 #include <array>
+#include <charconv>
 #include <string_view>
 
+#include "chain_identity.h"
 #include "msgpack_reader.h"
 #include "plain_tokens.h"
 
@@ -21,16 +23,20 @@ enum Field : std::uint8_t {
   kGroupKind,
   kLocality,
   kOwnership,
+  kAdapterName,
+  kAdapterId,
+  kExtraKeys,
+  kSalt,
   kFieldCount,
   kNoField = kFieldCount,
 };
 constexpr std::array<std::string_view, kFieldCount> kFieldNames{
-    "block_hashes", "parent_block_hash",  "token_ids", "block_size", "medium",
-    "group_idx",    "kv_cache_spec_kind", "locality",  "ownership"};
+    "block_hashes", "parent_block_hash",  "token_ids", "block_size", "medium",     "group_idx", "kv_cache_spec_kind",
+    "locality",     "ownership",          "lora_name", "lora_id",    "extra_keys", "cache_salt"};
 
 // Fields of array events by position; position 0 is the tag.
-constexpr std::array<Field, 11> kStoredFields{kNoField, kBlockHashes, kParentHash, kTokenIds,   kBlockSize, kNoField,
-                                              kMedium,  kNoField,     kNoField,    kGroupIndex, kGroupKind};
+constexpr std::array<Field, 11> kStoredFields{kNoField, kBlockHashes, kParentHash, kTokenIds,   kBlockSize, kAdapterId,
+                                              kMedium,  kAdapterName, kExtraKeys,  kGroupIndex, kGroupKind};
 constexpr std::array<Field, 4> kRemovedFields{kNoField, kBlockHashes, kMedium, kGroupIndex};
 
 constexpr std::size_t kNameBytesMax = 64;
@@ -88,6 +94,7 @@ class BatchDecoder {
     batch_.events.Resize(0);
     batch_.hashes.Resize(0);
     batch_.tokens.Resize(0);
+    batch_.marks.Resize(0);
     batch_.unknown_tags = batch_.bad_events = 0;
   }
 
@@ -115,6 +122,7 @@ class BatchDecoder {
     is_remote_[0] = is_remote_[1] = false;
     event_.hash_begin = batch_.hashes.size();
     event_.token_begin = batch_.tokens.size();
+    event_.mark_begin = batch_.marks.size();
     std::string_view tag;
     std::uint32_t count = 0;
     switch (reader_.Peek()) {
@@ -141,7 +149,8 @@ class BatchDecoder {
           Field field = kNoField;
           if (is_stored && at < kStoredFields.size()) field = kStoredFields[at];
           if (is_removed && at < kRemovedFields.size()) field = kRemovedFields[at];
-          if (!Read(field)) return false;
+          const bool is_read = field == kAdapterName || field == kExtraKeys ? ReadShared(field) : Read(field);
+          if (!is_read) return false;
         }
         break;
       }
@@ -152,13 +161,28 @@ class BatchDecoder {
     return Finish(tag);
   }
 
+  // A position of array events that engines use in more than one way.
+  [[nodiscard]] bool ReadShared(Field field) noexcept {
+    const MsgpackKind kind = reader_.Peek();
+    if (field == kExtraKeys) return Read(kind == MsgpackKind::kArray ? field : kNoField);
+    if (kind != MsgpackKind::kMap) return Read(kind == MsgpackKind::kString ? field : kNoField);
+    std::uint32_t count = 0;
+    if (!reader_.MapLength(count)) return false;
+    for (; count > 0; --count) {
+      std::string_view name;
+      if (!Name(kFieldDepth + 1, name)) return false;
+      if (!Read(name == kFieldNames[kSalt] ? kSalt : kNoField, kFieldDepth + 1)) return false;
+    }
+    return true;
+  }
+
   // One field's value; the reader ends behind it in any case. False when malformed or out of memory.
-  [[nodiscard]] bool Read(Field field) noexcept {
-    if (field == kNoField) return reader_.Skip(kFieldDepth);
+  [[nodiscard]] bool Read(Field field, std::uint32_t depth = kFieldDepth) noexcept {
+    if (field == kNoField) return reader_.Skip(depth);
     const MsgpackKind kind = reader_.Peek();
     if (kind == MsgpackKind::kNone) return false;
     states_[field] = FieldState::kNil;
-    if (kind == MsgpackKind::kNil) return reader_.Skip(kFieldDepth);
+    if (kind == MsgpackKind::kNil) return reader_.Skip(depth);
     states_[field] = FieldState::kBad;
     std::string_view text;
     bool is_good = false;
@@ -192,6 +216,20 @@ class BatchDecoder {
         is_good = reader_.String(text);
         is_remote_[field - kLocality] = text == "REMOTE";
         break;
+      case kAdapterName:
+        is_good = reader_.String(adapter_name_);
+        break;
+      case kSalt:
+        is_good = reader_.String(salt_);
+        break;
+      case kAdapterId:
+        is_good = reader_.SmallInteger(adapter_id_);
+        break;
+      case kExtraKeys:
+        // Read once the whole event is known: the adapter may come behind.
+        if (kind == MsgpackKind::kArray) states_[field] = FieldState::kGood;
+        extra_keys_ = reader_.here();
+        return reader_.Skip(depth);
       default:
         break;
     }
@@ -199,7 +237,7 @@ class BatchDecoder {
       states_[field] = FieldState::kGood;
       return true;
     }
-    return !reader_.malformed() && reader_.Skip(kFieldDepth);
+    return !reader_.malformed() && reader_.Skip(depth);
   }
 
   // An integer, or the last 8 bytes of a byte string as a big-endian number: what vLLM prints as the integer form of the
@@ -317,7 +355,9 @@ class BatchDecoder {
       // Nil is a chain's head. An event that says nothing of its parent must not pass for one.
       if (is_stored)
         is_bad = is_bad || !is(kTokenIds, FieldState::kGood) || is(kParentHash, FieldState::kAbsent) ||
-                 is(kParentHash, FieldState::kBad) || is(kBlockSize, FieldState::kBad) || is(kGroupKind, FieldState::kBad);
+                 is(kParentHash, FieldState::kBad) || is(kBlockSize, FieldState::kBad) || is(kGroupKind, FieldState::kBad) ||
+                 is(kAdapterName, FieldState::kBad) || is(kAdapterId, FieldState::kBad) ||
+                 is(kExtraKeys, FieldState::kBad) || is(kSalt, FieldState::kBad);
       if (is_bad) ++batch_.bad_events;
       keep = !is_bad;
     } else if (tag.empty()) {
@@ -338,10 +378,84 @@ class BatchDecoder {
     if (!is(kGroupKind, FieldState::kGood)) event_.group = KvEvent::Group::kUnstated;
     if ((is(kLocality, FieldState::kGood) && is_remote_[0]) || (is(kOwnership, FieldState::kGood) && is_remote_[1]))
       event_.place = KvEvent::Place::kRemote;
+    if (event_.type == KvEvent::Type::kStored && !Identify()) return OutOfMemory();
     if (!batch_.events.Reserve(1)) return OutOfMemory();
     batch_.events[batch_.events.size()] = event_;
     batch_.events.Resize(batch_.events.size() + 1);
     return true;
+  }
+
+  // Whose blocks the stored ones are. False without memory.
+  [[nodiscard]] bool Identify() noexcept {
+    const auto has = [this](Field field) { return states_[field] == FieldState::kGood; };
+    const bool has_id = has(kAdapterId) && adapter_id_ != 0;
+    if (!has(kAdapterName) && !has_id && !has(kExtraKeys) && !has(kSalt)) return true;
+    if (!has(kAdapterName)) adapter_name_ = {};
+    if (!has(kSalt)) salt_ = {};
+    if (has(kExtraKeys) && !Marks(has_id)) return false;
+    if (event_.has_parent) return true;
+    std::array<char, 24> digits{'#'};
+    std::string_view adapter = adapter_name_;
+    if (adapter.empty() && has_id) {
+      const char* const end = std::to_chars(digits.data() + 1, digits.data() + digits.size(), adapter_id_).ptr;
+      adapter = std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
+    }
+    event_.chain_parent = ChainParent(adapter, salt_);
+    return true;
+  }
+
+  // A mark per list of extra keys, if any of them says something. They were found to be sound when they were passed over.
+  [[nodiscard]] bool Marks(bool has_id) noexcept {
+    MsgpackReader keys(std::span(extra_keys_, reader_.end()));
+    std::uint32_t count = 0;
+    if (!keys.ArrayLength(count)) return true;
+    for (std::uint32_t at = 0; at < count; ++at) {
+      const std::uint64_t mark = MarkOfList(keys, at == 0 && !event_.has_parent, has_id);
+      if (mark == 0) continue;
+      if (event_.mark_count == 0) {
+        if (!batch_.marks.Reserve(count)) return false;
+        std::memset(batch_.marks.data() + event_.mark_begin, 0, count * sizeof mark);
+        batch_.marks.Resize(event_.mark_begin + count);
+        event_.mark_count = count;
+      }
+      batch_.marks[event_.mark_begin + at] = mark;
+    }
+    return true;
+  }
+
+  // Moves behind one block's extra keys. What the first block of a prompt says may be its salt.
+  [[nodiscard]] std::uint64_t MarkOfList(MsgpackReader& keys, bool is_first, bool has_id) noexcept {
+    const std::byte* const begin = keys.here();
+    std::uint32_t count = 0;
+    bool says_nothing = keys.Peek() == MsgpackKind::kNil;
+    if (!keys.ArrayLength(count)) {
+      (void)keys.Skip();
+    } else {
+      if (count > 0 && IsAdapter(keys, has_id)) --count;
+      says_nothing = count == 0;
+      if (is_first && count == 1) {
+        std::string_view text;
+        if (keys.String(text)) {
+          if (salt_.empty()) salt_ = text;
+          says_nothing = salt_ == text;
+          count = 0;
+        }
+      }
+      for (; count > 0; --count) (void)keys.Skip();
+    }
+    return says_nothing ? 0 : MarkOf(std::span(begin, keys.here()));
+  }
+
+  // Whether the next value is the adapter, as one of the extra keys; passes over it then.
+  [[nodiscard]] bool IsAdapter(MsgpackReader& keys, bool has_id) noexcept {
+    const std::byte* const begin = keys.here();
+    std::string_view name;
+    std::int64_t id = 0;
+    if (!adapter_name_.empty() && keys.String(name) && name == adapter_name_) return true;
+    keys.MoveTo(begin);
+    if (has_id && keys.SmallInteger(id) && id == adapter_id_) return true;
+    keys.MoveTo(begin);
+    return false;
   }
 
   MsgpackReader reader_;
@@ -349,6 +463,10 @@ class BatchDecoder {
   KvEvent event_;
   std::array<FieldState, kFieldCount> states_{};
   std::array<bool, 2> is_remote_{};
+  std::string_view adapter_name_;
+  std::string_view salt_;
+  std::int64_t adapter_id_ = 0;
+  const std::byte* extra_keys_ = nullptr;
 };
 
 }  // namespace
@@ -357,6 +475,7 @@ void DecodedKvBatch::Trim() noexcept {
   events.Trim(kScratchBytesMax);
   hashes.Trim(kScratchBytesMax);
   tokens.Trim(kScratchBytesMax);
+  marks.Trim(kScratchBytesMax);
   chain.Trim(kScratchBytesMax);
 }
 
@@ -364,6 +483,7 @@ void DecodeKvBatch(std::span<const std::byte> payload, DecodedKvBatch& batch) no
   batch.events.Resize(0);
   batch.hashes.Resize(0);
   batch.tokens.Resize(0);
+  batch.marks.Resize(0);
   batch.unknown_tags = batch.bad_events = 0;
   batch.is_malformed = batch.is_out_of_memory = false;
   if (payload.size() <= 0xffffffff && BatchDecoder(payload, batch).Run()) return;

@@ -14,6 +14,19 @@
 // events. A sound event of a known tag with fields that cannot be used (a token id of 2^32 or more, a fraction, a missing
 // parent) is counted as bad and left out. A field name of more than 64 bytes is one that nobody knows, and passed over; an
 // event with such a tag is bad.
+//
+// Whose blocks they are (chain_identity.h), from fields of stored events:
+//
+//   adapter    `lora_name`, or "#<number>" where only `lora_id` says it (a number from 1; 0 is none). In arrays, position 7
+//              when it is a text.
+//   salt       `cache_salt`; in arrays, the one within a map at position 7 (SGLang). Else of `extra_keys` (vLLM: a list per
+//              block of what its hash took in besides tokens): what the first block of a prompt has, if it is one text.
+//   marks      Of each list, its first element is left out when it is the adapter again. A list that then still has anything
+//              (images with their places, digests of embeddings) marks its block, by the bytes of the whole list; so does
+//              anything that is neither a list nor nil. Nobody who has a prompt's text alone can ask for such a block.
+//
+// In maps these fields are bad when they are of another kind; positions 7 and 8 of arrays, which engines use in more than one
+// way, are passed over then. A chain that goes on from a known parent needs neither adapter nor salt, but it takes the marks.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +53,17 @@ struct KvEvent {
   bool has_block_size = false;
   bool has_group_index = false;
   std::uint64_t parent_hash = 0;
+  // Where the chain begins when it has no parent: ChainParent of adapter and salt.
+  std::uint64_t chain_parent = 0;
   std::int64_t block_size = 0;
   std::int64_t group_index = 0;
-  // Into DecodedKvBatch::hashes and tokens.
+  // Into DecodedKvBatch::hashes, tokens and marks. There are no marks, or one per list of extra keys, 0 where it says nothing.
   std::uint32_t hash_begin = 0;
   std::uint32_t hash_count = 0;
   std::uint32_t token_begin = 0;
   std::uint32_t token_count = 0;
+  std::uint32_t mark_begin = 0;
+  std::uint32_t mark_count = 0;
 };
 
 // A growing array of plain data that is kept between batches.
@@ -92,11 +109,12 @@ class Scratch {
 // Not thread-safe.
 struct DecodedKvBatch {
   explicit DecodedKvBatch(MemoryLedger& ledger) noexcept
-      : events(ledger), hashes(ledger), tokens(ledger), chain(ledger) {}
+      : events(ledger), hashes(ledger), tokens(ledger), marks(ledger), chain(ledger) {}
 
   Scratch<KvEvent> events;
   Scratch<std::uint64_t> hashes;
   Scratch<std::uint32_t> tokens;
+  Scratch<std::uint64_t> marks;
   // For who applies the batch: hashes of one event's blocks.
   Scratch<std::uint64_t> chain;
   std::uint64_t unknown_tags = 0;

@@ -32,6 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const KvEvent& event = batch.events[at];
       Require(std::uint64_t{event.hash_begin} + event.hash_count <= batch.hashes.size());
       Require(std::uint64_t{event.token_begin} + event.token_count <= batch.tokens.size());
+      Require(std::uint64_t{event.mark_begin} + event.mark_count <= batch.marks.size());
+      Require(!event.has_parent || event.chain_parent == 0);
     }
   }
   Require(ledger.used() == 0);

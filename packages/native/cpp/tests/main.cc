@@ -5,6 +5,7 @@
 int main() {
   infera::testing::BlockHashTests();
   infera::testing::BucketTableTests();
+  infera::testing::ChainIdentityTests();
   infera::testing::DecoderTests();
   infera::testing::PrefixIndexTests();
   infera::testing::SnapshotTests();

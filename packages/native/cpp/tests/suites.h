@@ -4,6 +4,7 @@ namespace infera::testing {
 
 void BlockHashTests();
 void BucketTableTests();
+void ChainIdentityTests();
 void DecoderTests();
 void PrefixIndexTests();
 void SnapshotTests();

@@ -12,6 +12,7 @@ import {
   tiers,
 } from '../ports.js'
 import { chainBlockHashes } from './block-hash.js'
+import { markedParent } from './chain-identity.js'
 import { halvesOf } from './halves.js'
 import { type BlockRemoved, type BlockStored, decodeKvBatch } from './kv-event-decoder.js'
 import type { MemoryLedger } from './memory-ledger.js'
@@ -125,7 +126,7 @@ export class TwinCacheView implements CacheView {
       this.#storeTokenless(tier, blockHashes, counts)
       return
     }
-    const parent = parentHash === null ? 0n : this.#blockNamed(parentHash)
+    const parent = parentHash === null ? event.chainParent : this.#blockNamed(parentHash)
     if (parent === undefined) {
       // Seen when events before these were lost or came before we listened. Guessing a parent would poison the chain.
       counts.unknownParents++
@@ -134,7 +135,7 @@ export class TwinCacheView implements CacheView {
     const { blockSizeTokens } = this.#options
     if (event.blockSizeTokens !== null && event.blockSizeTokens !== blockSizeTokens)
       counts.blockSizeMismatches++
-    const chain = halvesOf(chainBlockHashes(tokens, blockSizeTokens, parent))
+    const chain = halvesOf(chainEvent(event, blockSizeTokens, parent))
     const blockCount = chain.length / 2
     // The token span decides what is in view; which hash belongs to which block is only known when the counts agree.
     const isAligned = blockCount === blockHashes.length
@@ -350,4 +351,24 @@ export class TwinCacheView implements CacheView {
     this.#halves[1] = second
     return this.#hash[0]!
   }
+}
+
+/** Our hashes of an event's full blocks. */
+function chainEvent({ tokens, marks }: BlockStored, size: number, parent: bigint): BigUint64Array {
+  const blockCount = Math.floor(tokens.length / size)
+  if (marks.length !== blockCount) {
+    // None, or it is not known of which blocks.
+    return chainBlockHashes(tokens, size, marks.reduce(markedParent, parent))
+  }
+  const hashes = new BigUint64Array(blockCount)
+  let last = parent
+  for (let block = 0; block < blockCount; block++) {
+    const [hash] = chainBlockHashes(
+      tokens.subarray(block * size, (block + 1) * size),
+      size,
+      markedParent(last, marks[block]!),
+    )
+    hashes[block] = last = hash!
+  }
+  return hashes
 }

@@ -2,6 +2,7 @@ import { encode } from '@msgpack/msgpack'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { tiers } from '../ports.js'
+import { chainParentOf, markOf } from './chain-identity.js'
 import { type BlockStored, decodeKvBatch } from './kv-event-decoder.js'
 
 const hex = (text: string) => Uint8Array.from(Buffer.from(text, 'hex'))
@@ -50,6 +51,8 @@ describe('wire vectors', () => {
     tier: tiers.device,
     groupIndex: null,
     groupKind: 'unstated',
+    chainParent: 0n,
+    marks: new BigUint64Array(0),
   }
 
   test.each([
@@ -198,6 +201,91 @@ describe('shapes', () => {
   })
 })
 
+describe('whose blocks they are', () => {
+  const bytes = (value: string) => new TextEncoder().encode(value)
+  const parentOf = (lora: string, salt: string) => chainParentOf(bytes(lora), bytes(salt))
+  const mark = (value: unknown) => markOf(encode(value))
+  const identityOf = (event: unknown) => {
+    const { chainParent, marks } = stored(batchOf([event]))
+    return { chainParent, marks: [...marks] }
+  }
+  const plain = { chainParent: 0n, marks: [] }
+
+  test.each<[string, object, string, string]>([
+    ['the adapter', { lora_name: 'a' }, 'a', ''],
+    ['its number where nothing names it', { lora_id: 7 }, '#7', ''],
+    ['its number beside an empty name', { lora_id: 7, lora_name: '' }, '#7', ''],
+    ['its name rather than its number', { lora_id: 7, lora_name: 'a' }, 'a', ''],
+    ['the salt of SGLang', { cache_salt: 'x' }, '', 'x'],
+    ['the salt of vLLM', { extra_keys: [['x'], null] }, '', 'x'],
+    ['adapter and salt of vLLM', { lora_name: 'a', extra_keys: [['a', 'x'], ['a']] }, 'a', 'x'],
+    ['a salt that is called as the adapter', { lora_name: 'a', extra_keys: [['a', 'a'], ['a']] }, 'a', 'a'],
+    ['an adapter in all keys', { extra_keys: [['a'], ['a']], lora_name: 'a' }, 'a', ''],
+    ['its number in all keys', { lora_id: 7, extra_keys: [[7], [7]] }, '#7', ''],
+    ['a salt said twice', { cache_salt: 'x', extra_keys: [['x'], null] }, '', 'x'],
+  ])('%s decides where the chain begins', (_, fields, lora, salt) => {
+    expect(identityOf({ ...mapEvent, ...fields })).toEqual({ chainParent: parentOf(lora, salt), marks: [] })
+  })
+
+  test.each<[string, object]>([
+    ['an empty salt', { cache_salt: '' }],
+    ['an empty name', { lora_name: '' }],
+    ['the number 0', { lora_id: 0 }],
+    ['nil', { lora_name: null, lora_id: null, cache_salt: null, extra_keys: null }],
+    ['no keys', { extra_keys: [] }],
+    ['keys that say nothing', { extra_keys: [null, []] }],
+    ['an empty salt among the keys', { extra_keys: [[''], null] }],
+  ])('%s is none', (_, fields) => {
+    expect(identityOf({ ...mapEvent, ...fields })).toEqual(plain)
+  })
+
+  test('in arrays, position 7 is the adapter when it is a text and has the salt when it is a map', () => {
+    expect(identityOf([...arrayEvent, 'a', null])).toEqual({ ...plain, chainParent: parentOf('a', '') })
+    expect(identityOf([...arrayEvent, { other: [1], cache_salt: 'x' }])).toEqual({
+      ...plain,
+      chainParent: parentOf('', 'x'),
+    })
+    expect(identityOf([...arrayEvent, 'a', [['a', 'x']]])).toEqual({
+      ...plain,
+      chainParent: parentOf('a', 'x'),
+    })
+    for (const other of [7, ['a'], {}, true])
+      expect(identityOf([...arrayEvent, other, 'full'])).toEqual(plain)
+  })
+
+  test('what is more than the adapter marks its block, whichever text the rest of the prompt has', () => {
+    const image = ['digest', 3]
+    expect(identityOf({ ...mapEvent, extra_keys: [null, [image]] }).marks).toEqual([0n, mark([image])])
+    expect(identityOf({ ...mapEvent, lora_name: 'a', extra_keys: [['a'], ['a', image]] })).toEqual({
+      chainParent: parentOf('a', ''),
+      marks: [0n, mark(['a', image])],
+    })
+    // An image and a salt in the first block: the bytes of both.
+    expect(identityOf({ ...mapEvent, extra_keys: [[image, 'x'], null] })).toEqual({
+      chainParent: 0n,
+      marks: [mark([image, 'x']), 0n],
+    })
+    expect(identityOf({ ...mapEvent, cache_salt: 'x', extra_keys: [['y'], null] }).marks).toEqual([
+      mark(['y']),
+      0n,
+    ])
+    expect(identityOf({ ...mapEvent, extra_keys: [null, 'x', 7] }).marks).toEqual([0n, mark('x'), mark(7)])
+    expect(identityOf({ ...mapEvent, extra_keys: [null, [2n ** 63n]] }).marks).toHaveLength(2)
+  })
+
+  test('a chain that goes on has marks and no parent of its own; a text in its first block is no salt', () => {
+    const event = { ...mapEvent, parent_block_hash: 5, lora_name: 'a', extra_keys: [['a', 'x'], ['a']] }
+    expect(identityOf(event)).toEqual({ chainParent: 0n, marks: [mark(['a', 'x']), 0n] })
+  })
+
+  test('bytes that are no UTF-8 are a name like any other', () => {
+    const payload = batchOf([{ ...mapEvent, lora_name: 'ab' }])
+    const at = Buffer.from(payload).indexOf('ab', Buffer.from(payload).indexOf('lora_name'))
+    payload.set([0xff, 0xfe], at)
+    expect(stored(payload).chainParent).toBe(chainParentOf(Uint8Array.of(0xff, 0xfe), new Uint8Array(0)))
+  })
+})
+
 describe('faults', () => {
   test('an unknown tag is counted and passed over', () => {
     const batch = decodeKvBatch(batchOf([['BlockMoved', 1, { a: 2 }], mapEvent, { type: 'Other' }]))
@@ -209,6 +297,11 @@ describe('faults', () => {
     ['a token id of 2^32', { ...mapEvent, token_ids: [2n ** 32n] }],
     ['a negative token id', { ...mapEvent, token_ids: [-1] }],
     ['tokens that are text', { ...mapEvent, token_ids: 'abc' }],
+    ['an adapter that is a number', { ...mapEvent, lora_name: 7 }],
+    ['a number of an adapter that is a text', { ...mapEvent, lora_id: '7' }],
+    ['a salt that is a list', { ...mapEvent, cache_salt: ['x'] }],
+    ['a salt within metadata that is a number', [...arrayEvent, { cache_salt: 7 }]],
+    ['extra keys that are a text', { ...mapEvent, extra_keys: 'x' }],
     ['pairs and numbers mixed', { ...mapEvent, token_ids: [[1, 2], 3] }],
     ['no tokens', { ...mapEvent, token_ids: null }],
     ['no hashes', { ...mapEvent, block_hashes: null }],

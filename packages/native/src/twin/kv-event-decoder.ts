@@ -8,6 +8,7 @@
 // it is, whichever engine sent it. Fields that are absent are nil; fields and tags that are not known are passed over. Of
 // a field that comes twice in a map, the last counts. `cpp/core/kv_event_decoder.h` states the same rules.
 import { type Tier, tiers } from '../ports.js'
+import { chainParentOf, markOf } from './chain-identity.js'
 import { tierOfMedium } from './media.js'
 import { MsgpackError, MsgpackReader } from './msgpack-reader.js'
 
@@ -30,6 +31,10 @@ export interface BlockStored extends Placed {
   /** As the engine says; null where it does not. */
   readonly blockSizeTokens: number | null
   readonly groupKind: GroupKind
+  /** Where the chain begins when it has no parent: that of its LoRA adapter and salt. */
+  readonly chainParent: bigint
+  /** One per list of extra keys, 0 where it says nothing but the adapter; empty where none of them does. */
+  readonly marks: BigUint64Array
 }
 
 export interface BlockRemoved extends Placed {
@@ -59,6 +64,10 @@ const fieldNames = [
   'kv_cache_spec_kind',
   'locality',
   'ownership',
+  'lora_name',
+  'lora_id',
+  'extra_keys',
+  'cache_salt',
 ] as const
 type FieldName = (typeof fieldNames)[number]
 
@@ -72,10 +81,10 @@ const storedFields: readonly (FieldName | undefined)[] = [
   'parent_block_hash',
   'token_ids',
   'block_size',
-  undefined, // lora_id
+  'lora_id',
   'medium',
-  undefined, // lora_name, or metadata
-  undefined, // extra_keys
+  'lora_name', // or SGLang's metadata
+  'extra_keys',
   'group_idx',
   'kv_cache_spec_kind',
 ]
@@ -181,10 +190,26 @@ function arrayFields(reader: MsgpackReader): { tag: string; fields: Fields } {
   const names = tag === 'BlockStored' ? storedFields : removedFields
   for (let position = 1; position < length; position++) {
     const name = names[position]
-    if (name !== undefined) fields.set(name, reader.at)
-    reader.skip()
+    if (name === 'lora_name' || name === 'extra_keys') locateShared(reader, fields, name)
+    else if (name !== undefined) fields.set(name, reader.at)
+    if (name !== 'lora_name' || reader.peek() !== 'map') reader.skip()
+    else locateSalt(reader, fields)
   }
   return { tag, fields }
+}
+
+/** A position of array events that engines use in more than one way counts where its kind says which. */
+function locateShared(reader: MsgpackReader, fields: Fields, name: 'lora_name' | 'extra_keys'): void {
+  const kind = reader.peek()
+  if (kind === (name === 'lora_name' ? 'string' : 'array')) fields.set(name, reader.at)
+}
+
+/** The salt within SGLang's metadata; passes over the map. */
+function locateSalt(reader: MsgpackReader, fields: Fields): void {
+  for (let rest = reader.mapLength(); rest > 0; rest--) {
+    if (nameHere(reader) === 'cache_salt') fields.set('cache_salt', reader.at)
+    reader.skip()
+  }
 }
 
 /** The next value as a short string; empty, and passed over, when it is something else. */
@@ -207,6 +232,85 @@ function blockStored(reader: MsgpackReader, fields: Fields): BlockStored {
     tokens,
     blockSizeTokens: at(reader, fields, 'block_size', (here) => here.smallInteger()),
     groupKind: groupKindOf(at(reader, fields, 'kv_cache_spec_kind', (here) => here.string())),
+    ...identity(reader, fields, parentHash === null),
+  }
+}
+
+const noBytes = new Uint8Array(0)
+const noMarks = new BigUint64Array(0)
+
+/** Whose blocks they are; `cpp/core/kv_event_decoder.h` states the rules. */
+function identity(
+  reader: MsgpackReader,
+  fields: Fields,
+  isHead: boolean,
+): Pick<BlockStored, 'chainParent' | 'marks'> {
+  const name = at(reader, fields, 'lora_name', (here) => here.stringBytes()) ?? noBytes
+  const number = at(reader, fields, 'lora_id', (here) => here.smallInteger()) ?? 0
+  const salt = at(reader, fields, 'cache_salt', (here) => here.stringBytes()) ?? noBytes
+  const reading = { name, number, salt, isHead }
+  const marks = at(reader, fields, 'extra_keys', (here) => readMarks(here, reading)) ?? noMarks
+  if (!isHead) return { chainParent: 0n, marks }
+  const adapter = name.length === 0 && number !== 0 ? Buffer.from(`#${number}`) : name
+  return { chainParent: chainParentOf(adapter, reading.salt), marks }
+}
+
+interface IdentityReading {
+  readonly name: Uint8Array
+  /** Of the adapter; 0: none. */
+  readonly number: number
+  salt: Uint8Array
+  readonly isHead: boolean
+}
+
+function readMarks(reader: MsgpackReader, reading: IdentityReading): BigUint64Array {
+  const marks = new BigUint64Array(reader.arrayLength())
+  let hasAny = false
+  for (let index = 0; index < marks.length; index++) {
+    const start = reader.at
+    if (saysNothing(reader, reading, index === 0 && reading.isHead)) continue
+    marks[index] = markOf(reader.since(start))
+    hasAny = true
+  }
+  return hasAny ? marks : noMarks
+}
+
+/** Passes over one block's extra keys. What the first block of a prompt says may be its salt. */
+function saysNothing(reader: MsgpackReader, reading: IdentityReading, isFirst: boolean): boolean {
+  if (reader.peek() !== 'array') {
+    const isNil = reader.peek() === 'nil'
+    reader.skip()
+    return isNil
+  }
+  let count = reader.arrayLength()
+  if (count > 0 && passAdapter(reader, reading)) count--
+  if (isFirst && count === 1 && reader.peek() === 'string') {
+    const text = reader.stringBytes()
+    if (reading.salt.length === 0) reading.salt = text
+    return Buffer.compare(reading.salt, text) === 0
+  }
+  for (let rest = count; rest > 0; rest--) reader.skip()
+  return count === 0
+}
+
+/** Whether the next value is the adapter, as one of the extra keys; passes over it then. */
+function passAdapter(reader: MsgpackReader, { name, number }: IdentityReading): boolean {
+  const start = reader.at
+  const kind = reader.peek()
+  if (kind === 'string' && name.length > 0 && Buffer.compare(reader.stringBytes(), name) === 0) return true
+  reader.at = start
+  if (kind === 'integer' && number !== 0 && smallIntegerOrNone(reader) === number) return true
+  reader.at = start
+  return false
+}
+
+/** Undefined, somewhere behind, for an integer that a number does not hold: sound, and no adapter's number. */
+function smallIntegerOrNone(reader: MsgpackReader): number | undefined {
+  try {
+    return reader.smallInteger()
+  } catch (error) {
+    if (error instanceof MsgpackError) return undefined
+    throw error
   }
 }
 

@@ -75,6 +75,16 @@ export class MsgpackReader {
     return this.#text(this.#stringLength())
   }
 
+  /** @returns a view of the string's bytes, not a copy */
+  stringBytes(): Uint8Array {
+    return this.#take(this.#stringLength())
+  }
+
+  /** A view of the bytes from a position that was passed to the next value. */
+  since(position: number): Uint8Array {
+    return this.#bytes.subarray(position, this.#at)
+  }
+
   /** A string of at most `bytesMax` bytes; a longer one reads as empty. */
   shortString(bytesMax: number): string {
     const length = this.#stringLength()

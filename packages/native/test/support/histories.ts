@@ -1,7 +1,15 @@
 // Random histories of an index: events of engines in small alphabets and in long chains, targets without a view, clocks.
 import fc from 'fast-check'
 import type { CacheViewOptions, PrefixIndexOptions, Tier } from '../../src/ports.js'
-import { type StoredEvent, type WireEvent, type WireShape, wireShapeArb } from './kv-wire.js'
+import {
+  type ExtraKey,
+  type Identity,
+  noIdentity,
+  type StoredEvent,
+  type WireEvent,
+  type WireShape,
+  wireShapeArb,
+} from './kv-wire.js'
 
 /** A prompt: some tokens of an alphabet of two, or the beginning of one of three long chains that share their first half. */
 export type Prompt =
@@ -76,6 +84,37 @@ const placedArb = {
   groupIndex: fc.constantFrom(null, null, null, null, null, 0, 1, -3),
   remoteBy: fc.constantFrom(...new Array<null>(12).fill(null), 'locality' as const, 'ownership' as const),
 }
+const extraKeyArb = fc.constantFrom<ExtraKey>(
+  'a',
+  'x',
+  'x',
+  '',
+  7,
+  2n ** 60n,
+  -(2n ** 63n),
+  ['image', 3],
+  ['image', 3],
+  Uint8Array.of(1, 2),
+)
+const extraKeysArb = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: fc.constantFrom<ExtraKey[] | null>(null, [], ['a'], ['x']) },
+    { weight: 1, arbitrary: fc.array(extraKeyArb, { maxLength: 3 }) },
+  ),
+  { maxLength: 5 },
+)
+const identityArb: fc.Arbitrary<Identity> = fc.oneof(
+  { weight: 5, arbitrary: fc.constant(noIdentity) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      lora: fc.constantFrom(null, null, '', 'a', 'a', 'b'),
+      loraId: fc.constantFrom(null, null, null, 0, 7, -1),
+      salt: fc.constantFrom(null, null, null, '', 'x'),
+      extraKeys: fc.oneof(fc.constant(null), extraKeysArb),
+    }),
+  },
+)
 const storedArb: fc.Arbitrary<StoredEvent> = fc.record({
   type: fc.constant('stored' as const),
   hashes: fc.array(hashArb, { maxLength: 4 }),
@@ -91,6 +130,7 @@ const storedArb: fc.Arbitrary<StoredEvent> = fc.record({
     'sink_full_attention',
     'mamba',
   ),
+  identity: identityArb,
   ...placedArb,
 })
 /** As many hashes as blocks of two tokens. */
@@ -132,6 +172,7 @@ const runArb: fc.Arbitrary<WireEvent> = fc
     const parent = from === 0 ? null : nameAt(from - 1)
     return { type: 'stored', ...placed, tokens, parent, blockSize: queryBlockSize, groupKind: null }
   })
+const storedMap = { type: 'BlockStored', block_hashes: [1], parent_block_hash: null, token_ids: [1, 2] }
 export const eventArb: fc.Arbitrary<WireEvent> = fc.oneof(
   { weight: 8, arbitrary: pairedArb },
   { weight: 3, arbitrary: storedArb },
@@ -151,6 +192,11 @@ export const eventArb: fc.Arbitrary<WireEvent> = fc.oneof(
         { type: '', block_hashes: [1] },
         ['BlockRemoved', [1], 7],
         { type: 'BlockRemoved', block_hashes: [1.5] },
+        { ...storedMap, lora_name: 7 },
+        { ...storedMap, lora_id: 1.5 },
+        { ...storedMap, cache_salt: ['x'] },
+        { ...storedMap, extra_keys: 'x' },
+        ['BlockStored', [1], null, [1, 2], 2, null, null, { cache_salt: 7 }],
       )
       .map((event): WireEvent => ({ type: 'bad', event })),
   },

@@ -11,12 +11,28 @@ interface Placed {
   readonly remoteBy: 'locality' | 'ownership' | null
 }
 
+/** One of the extra keys of a block's hash: a name, a number, an image with its place, a digest. */
+export type ExtraKey = string | number | bigint | Uint8Array | readonly ExtraKey[]
+
+/** Whose blocks they are, as the engine says it. */
+export interface Identity {
+  readonly lora: string | null
+  readonly loraId: number | null
+  readonly salt: string | null
+  /** A list per block; null: the engine says nothing of extra keys. */
+  readonly extraKeys: readonly (readonly ExtraKey[] | null)[] | null
+}
+
+export const noIdentity: Identity = { lora: null, loraId: null, salt: null, extraKeys: null }
+
 export interface StoredEvent extends Placed {
   readonly type: 'stored'
   readonly parent: bigint | null
   readonly tokens: readonly number[]
   readonly blockSize: number | null
   readonly groupKind: string | null
+  /** Default: nobody's. */
+  readonly identity?: Identity
 }
 
 export interface RemovedEvent extends Placed {
@@ -85,20 +101,34 @@ function encodeEvent(event: WireEvent, shape: WireShape, place: number): unknown
     ? event.tokens.map((token, at) => [token, event.tokens[at + 1] ?? 0])
     : [...event.tokens]
   const parent_block_hash = event.parent === null ? null : hash(event.parent, place)
-  if (!isMap && remoteBy === null) {
+  const { lora, loraId, salt, extraKeys } = event.identity ?? noIdentity
+  // Arrays have one position for both.
+  const saysBoth = lora !== null && salt !== null
+  if (!isMap && remoteBy === null && !saysBoth) {
     const { blockSize, groupKind } = event
-    const fields = ['BlockStored', block_hashes, parent_block_hash, token_ids, blockSize, null, medium]
-    return [...fields, 'lora', [null], groupIndex, groupKind, ...(shape.isLong ? [null, { z: 1 }, -7] : [])]
+    const fields = ['BlockStored', block_hashes, parent_block_hash, token_ids, blockSize, loraId, medium]
+    const shared = salt === null ? (lora ?? (shape.isLong ? 7 : null)) : { later: [1], cache_salt: salt }
+    return [
+      ...fields,
+      shared,
+      extraKeys ?? (shape.isLong ? 'full' : null),
+      groupIndex,
+      groupKind,
+      ...(shape.isLong ? [null, { z: 1 }, -7] : []),
+    ]
   }
   return {
     type: 'BlockStored',
-    ...(shape.isLong ? { cache_salt: 'x', extra_keys: [null, [{ deep: [[1]] }]] } : {}),
+    ...(shape.isLong ? { session_id: 'x', block_mm_infos: [null, [{ deep: [[1]] }]] } : {}),
+    ...(salt !== null || shape.isLong ? { cache_salt: salt } : {}),
+    extra_keys: extraKeys,
+    lora_name: lora,
     token_ids,
     ...remote(remoteBy),
     block_hashes,
     parent_block_hash,
     block_size: event.blockSize,
-    lora_id: null,
+    lora_id: loraId,
     medium,
     group_idx: groupIndex,
     kv_cache_spec_kind: event.groupKind,

@@ -1,8 +1,10 @@
 // A cache view as its numbered decisions read (`cpp/core/cache_view.h`), over the slow index: what every name and nameless
 // block stands for, in plain maps.
+import { encode } from '@msgpack/msgpack'
 import { type CacheViewOptions, type KvEventCounts, type Tier, tiers } from '../../src/ports.js'
 import { chainBlockHashes } from '../../src/twin/block-hash.js'
-import type { RemovedEvent, StoredEvent, WireEvent } from './kv-wire.js'
+import { chainParentOf, markedParent, markOf } from '../../src/twin/chain-identity.js'
+import { type ExtraKey, noIdentity, type RemovedEvent, type StoredEvent, type WireEvent } from './kv-wire.js'
 import type { SlowIndex } from './slow-index.js'
 
 interface Name {
@@ -88,13 +90,14 @@ export class SlowView {
       }
       return
     }
-    const before = parent === null ? 0n : this.names.get(parent)?.block
+    const { head, marks } = identityOf(event)
+    const before = parent === null ? head : this.names.get(parent)?.block
     if (before === undefined) {
       counts.unknownParents++
       return
     }
     if (blockSize !== null && blockSize !== this.options.blockSizeTokens) counts.blockSizeMismatches++
-    const blocks = [...chainBlockHashes(Uint32Array.from(event.tokens), this.options.blockSizeTokens, before)]
+    const blocks = chained(event.tokens, this.options.blockSizeTokens, before, marks)
     const isAligned = blocks.length === hashes.length
     if (!isAligned) counts.misalignedEvents++
     for (const [place, block] of blocks.entries()) {
@@ -178,4 +181,47 @@ export class SlowView {
     const tier = remoteBy === null ? media.get(medium?.toUpperCase() ?? null) : tiers.remote
     return tier !== undefined && this.options.tiers.includes(tier) ? tier : undefined
   }
+}
+
+const encoder = new TextEncoder()
+
+/** Where the chain of an event begins, and a mark per list of its extra keys. */
+function identityOf({ parent, identity = noIdentity }: StoredEvent): { head: bigint; marks: bigint[] } {
+  const { lora, loraId, extraKeys } = identity
+  let salt = identity.salt ?? ''
+  const isAdapter = (key: ExtraKey | undefined) =>
+    typeof key === 'string'
+      ? key === lora && lora !== ''
+      : key !== undefined && key === loraId && loraId !== 0
+  const marks = (extraKeys ?? []).map((keys, place) => {
+    if (keys === null) return 0n
+    const rest = isAdapter(keys[0]) ? keys.slice(1) : keys
+    const [only] = rest
+    if (place === 0 && parent === null && rest.length === 1 && typeof only === 'string') {
+      if (salt === '') salt = only
+      if (only === salt) return 0n
+    }
+    return rest.length === 0 ? 0n : markOf(encode(keys, { useBigInt64: true }))
+  })
+  const adapter = lora || (loraId ? `#${loraId}` : '')
+  return { head: chainParentOf(encoder.encode(adapter), encoder.encode(salt)), marks }
+}
+
+function chained(
+  tokens: readonly number[],
+  size: number,
+  parent: bigint,
+  marks: readonly bigint[],
+): bigint[] {
+  const count = Math.floor(tokens.length / size)
+  const areInStep = marks.length === count
+  const hashes: bigint[] = []
+  for (let block = 0; block < count; block++) {
+    const here = areInStep ? [marks[block]!] : block === 0 ? marks : []
+    const from = here.reduce(markedParent, hashes.at(-1) ?? parent)
+    hashes.push(
+      ...chainBlockHashes(Uint32Array.from(tokens.slice(block * size, (block + 1) * size)), size, from),
+    )
+  }
+  return hashes
 }
