@@ -77,7 +77,7 @@ test.each([
 test('a router that was not started takes no requests, and one that was closed cannot be started', async () => {
   const router = new Router(least)
   const body = { model: 'm', messages: [{ role: 'user', content: 'hi' }] }
-  expect(() => router.route({ path: '/v1/chat/completions', body })).toThrow('it is idle')
+  await expect(router.route({ path: '/v1/chat/completions', body })).rejects.toThrow('it is idle')
   await router.close()
   await router.close()
   await router.destroy()

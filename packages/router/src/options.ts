@@ -60,6 +60,23 @@ const Settings = z.strictObject({
    * count. An answer that exceeds it breaks off.
    */
   idleTimeoutMs: duration().min(1).nullable().default(900_000),
+  /**
+   * Answers of one target whose reported cache use must disagree with what was predicted, three in four, before its view is
+   * believed less, 2 to 1024; 0: what engines report is not looked at.
+   */
+  parityWindow: z
+    .int()
+    .min(0)
+    .max(1024)
+    .refine((window) => window !== 1, 'must be 0, or at least 2')
+    .default(8),
+  /** Disagreement that is younger than this is a burst and counts for nothing yet, ms. */
+  parityPersistsMs: duration().nonnegative().default(10_000),
+  /** Request bodies of at least this many bytes are rendered and tokenized on threads of their own. */
+  threadBytesMin: z
+    .int()
+    .positive()
+    .default(16 * 1024),
   /** How long `close` waits for running requests, ms. */
   closeTimeoutMs: duration().nonnegative().default(30_000),
 })
@@ -87,10 +104,15 @@ const updatable: readonly string[] = [
   ...Object.keys(Settings.shape).filter((name) => !fixed.includes(name)),
 ]
 
+const modelName = z.string().min(1).max(512)
+/** LoRA adapters that clients ask for by name, and that the workers of this model serve. */
+const adapters = z.array(modelName).max(4096).optional()
+
 const Model = z.union([
-  z.strictObject({ name: z.string().min(1).max(512), folder: z.string().min(1) }),
+  z.strictObject({ name: modelName, folder: z.string().min(1), adapters }),
   z.strictObject({
-    name: z.string().min(1).max(512),
+    name: modelName,
+    adapters,
     prompt: z.custom<PromptModel>((value) => typeof value === 'object' && value !== null),
   }),
 ])
@@ -133,9 +155,11 @@ export function resolveOptions(options: RouterOptions): {
   }
   const checked = models.map((model, index) => parse(Model, model, `models.${index}`))
   const names = new Set<string>()
-  for (const { name } of checked) {
+  for (const name of checked.flatMap(({ name, adapters = [] }) => [name, ...adapters])) {
     if (names.has(name))
-      throw new InvalidRouterOptionsError(`option 'models' names '${name}' twice; name each model once`)
+      throw new InvalidRouterOptionsError(
+        `option 'models' names '${name}' twice; name each model and adapter once`,
+      )
     names.add(name)
   }
   return { settings: parse(Settings, settings, ''), models: checked, policy: checkPolicy(policy) }

@@ -1,4 +1,5 @@
 import type { WorkerRecord } from '@infera/fleet'
+import type { DoubtCause, TrustState } from './parity/view-trust.js'
 import type { CacheState } from './registry/kv-follower.js'
 
 export type RouterState = 'idle' | 'open' | 'draining' | 'closed'
@@ -30,6 +31,14 @@ export type FleetEvent =
       readonly workerId: string
       readonly state: CacheState
       readonly previous: CacheState
+    }
+  | {
+      /** What its engine reports of its cache use makes a target's view more or less believed. */
+      readonly type: 'viewTrustChanged'
+      readonly routeKey: string
+      readonly state: TrustState
+      readonly cause: DoubtCause | null
+      readonly previous: TrustState
     }
 
 type OwnEvent =

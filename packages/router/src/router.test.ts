@@ -28,7 +28,7 @@ describe('route', () => {
   test('says where a request would go and why, and leaves no trace', async () => {
     await using rig = await RouterRig.start()
     await hold(rig, 'b', text)
-    const placement = rig.router.route(chat(`${text} and on`))
+    const placement = await rig.router.route(chat(`${text} and on`))
     expect(placement).toEqual({
       model: 'm',
       role: 'mixed',
@@ -38,20 +38,37 @@ describe('route', () => {
       routeKey: 'b',
       requestBlocks: 5,
       overlapBlocks: 4,
+      claimedBlocks: 4,
+      promptTokens: 23,
+      blockSizeTokens: 4,
       noLocality: null,
       candidates: [
         {
-          ...{ workerId: 'a', rank: null, routeKey: 'a', requestBlocks: 5, overlapBlocks: 0 },
+          ...{
+            workerId: 'a',
+            rank: null,
+            routeKey: 'a',
+            requestBlocks: 5,
+            overlapBlocks: 0,
+            claimedBlocks: 0,
+          },
           ...{ activeBlocks: 0, requestsInFlight: 0, cost: { total: 5, text: 5, image: 0, load: 0 } },
         },
         {
-          ...{ workerId: 'b', rank: null, routeKey: 'b', requestBlocks: 5, overlapBlocks: 4 },
+          ...{
+            workerId: 'b',
+            rank: null,
+            routeKey: 'b',
+            requestBlocks: 5,
+            overlapBlocks: 4,
+            claimedBlocks: 4,
+          },
           ...{ activeBlocks: 0, requestsInFlight: 0, cost: { total: 1, text: 1, image: 0, load: 0 } },
         },
       ],
       skipped: [],
     })
-    expect(rig.router.route(chat(`${text} and on`))).toEqual(placement)
+    expect(await rig.router.route(chat(`${text} and on`))).toEqual(placement)
     expect(rig.router.stats()).toMatchObject({ requestsInFlight: 0, picks: [], noLocality: {} })
     expect(rig.transport.calls).toEqual([])
   })
@@ -60,16 +77,16 @@ describe('route', () => {
     await using rig = await RouterRig.start()
     await hold(rig, 'b', text)
     const completion = { path: '/v1/completions' as const, body: { model: 'm', prompt: text } }
-    expect(rig.router.route(completion)).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
-    expect(rig.router.route(chat(text))).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
+    expect(await rig.router.route(completion)).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
+    expect(await rig.router.route(chat(text))).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
     const ids = { ...completion, body: { model: 'm', prompt: [...Buffer.from(text)] } }
-    expect(rig.router.route(ids)).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
+    expect(await rig.router.route(ids)).toMatchObject({ workerId: 'b', overlapBlocks: 4 })
   })
 
   test('looks at caches also where the policy does not', async () => {
     await using rig = await RouterRig.start({ router: { policy: 'round-robin' } })
     await hold(rig, 'b', text)
-    const { candidates, policy } = rig.router.route(chat(text))
+    const { candidates, policy } = await rig.router.route(chat(text))
     expect(policy).toBe('round-robin')
     expect(candidates.map(({ overlapBlocks, cost }) => [overlapBlocks, cost])).toEqual([
       [0, null],
@@ -84,7 +101,7 @@ describe('route', () => {
     await until(() => rig.router.workers().length === 2)
     await hold(rig, 'four', text, 4)
     await hold(rig, 'eight', text, 8)
-    const { candidates } = rig.router.route(chat(text))
+    const { candidates } = await rig.router.route(chat(text))
     expect(candidates.map(({ requestBlocks, overlapBlocks }) => [requestBlocks, overlapBlocks])).toEqual([
       [4, 4],
       [2, 2],
@@ -99,22 +116,22 @@ describe('route', () => {
     await rig.register('nats', { request_transport: 'nats' })
     await rig.register('other', { model_name: 'other' })
     await until(() => rig.router.workers().length === 5)
-    expect(rig.router.route(chat(text)).skipped).toEqual([
+    expect((await rig.router.route(chat(text))).skipped).toEqual([
       { workerId: 'gone', reason: 'not-active' },
       { workerId: 'prefill', reason: 'other-role' },
       { workerId: 'nats', reason: 'no-transport' },
     ])
-    expect(rig.router.route({ ...chat(text), role: 'prefill' }).workerId).toBe('prefill')
+    expect((await rig.router.route({ ...chat(text), role: 'prefill' })).workerId).toBe('prefill')
   })
 
   test('has an error for each reason not to go anywhere', async () => {
     await using rig = await RouterRig.start({ workers: [] })
-    expect(() => rig.router.route({ path: '/v1/completions', body: {} })).toThrow(InvalidRequestError)
-    expect(() => rig.router.route(chat(text, { model: 'nobody' }))).toThrow(UnknownModelError)
-    expect(() => rig.router.route(chat(text))).toThrow(NoWorkerError)
+    await expect(rig.router.route({ path: '/v1/completions', body: {} })).rejects.toThrow(InvalidRequestError)
+    await expect(rig.router.route(chat(text, { model: 'nobody' }))).rejects.toThrow(UnknownModelError)
+    await expect(rig.router.route(chat(text))).rejects.toThrow(NoWorkerError)
     await rig.register('nats', { request_transport: 'nats', model_name: 'held' })
     await until(() => rig.router.workers().length === 1)
-    expect(() => rig.router.route(chat(text, { model: 'held' }))).toThrow(/1 reached by a transport/)
+    await expect(rig.router.route(chat(text, { model: 'held' }))).rejects.toThrow(/1 reached by a transport/)
   })
 })
 
@@ -128,7 +145,7 @@ describe('a worker without a block size', () => {
     for (let prompt = 0; prompt < 20; prompt++)
       served.push(await rig.serve(`${prompt}`.padEnd(40, `${prompt}`)))
     expect(served.filter((id) => id === 'unsized')).toHaveLength(10)
-    const [, unsized] = rig.router.route(chat('x'.repeat(40))).candidates
+    const [, unsized] = (await rig.router.route(chat('x'.repeat(40)))).candidates
     expect(unsized).toMatchObject({ requestBlocks: 10, overlapBlocks: 0 })
   })
 })
@@ -160,7 +177,7 @@ describe('ranks behind one endpoint', () => {
     await until(() => rig.router.cacheView('d', 1)?.blockCount === 4)
     expect(rig.router.cacheView('d', 0)?.blockCount).toBe(0)
     expect(rig.router.cacheView('d', 2)).toBeUndefined()
-    expect(rig.router.route(chat(text)).routeKey).toBe('d#dp1')
+    expect((await rig.router.route(chat(text))).routeKey).toBe('d#dp1')
   })
 
   test('a process that is one rank is one target, whichever rank its events name', async () => {
@@ -169,7 +186,7 @@ describe('ranks behind one endpoint', () => {
     await until(() => rig.router.workers().length === 1)
     rig.kvEvents.of('r').snapshot(-1, [storedText(text, 4)], 3)
     await until(() => rig.router.cacheView('r', 0)?.blockCount === 4)
-    expect(rig.router.route(chat(text))).toMatchObject({ routeKey: 'r', rank: null })
+    expect(await rig.router.route(chat(text))).toMatchObject({ routeKey: 'r', rank: null })
   })
 })
 
@@ -195,9 +212,9 @@ describe('why no cache took part', () => {
     })
   })
 
-  test('a prompt that is several', async () => {
+  test('a prompt that is no text', async () => {
     await using rig = await RouterRig.start()
-    const body = { model: 'm', prompt: ['one', 'two'] }
+    const body = { model: 'm', prompt_embeds: 'abc' }
     await rig.router.dispatch({ path: '/v1/completions', body })
     expect(rig.router.stats().noLocality).toEqual({ 'not-tokenizable': 1 })
     expect(rig.router.workers()[0]?.prompt).toMatchObject({ state: 'ok', template_failures: 0 })
@@ -414,7 +431,7 @@ describe('the life of a router', () => {
 
   test('takes requests only while it is open, and can be closed and destroyed in any state, again and again', async () => {
     const idle = new Router(await parts())
-    expect(() => idle.route(chat(text))).toThrow(RouterClosedError)
+    await expect(idle.route(chat(text))).rejects.toThrow(RouterClosedError)
     await idle.close()
     await expect(idle.start()).rejects.toThrow(RouterClosedError)
 

@@ -6,11 +6,13 @@ import {
   sleep,
   systemClock,
   systemRandom,
+  type TransportResponse,
   type WorkerRecord,
 } from '@infera/fleet'
 import { createPrefixIndex, nativeStatus, type PrefixIndex, tiers } from '@infera/native'
 import { pickChannel, type RequestMessage, requestChannel } from './channels.js'
 import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
+import type { BodyTap } from './dispatch/response-body.js'
 import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
 import { workerRequest } from './dispatch/worker-request.js'
 import { Emitter, type Events } from './emitter.js'
@@ -18,6 +20,7 @@ import { NoWorkerError, OverloadedError, RouterClosedError, UnknownModelError } 
 import { FetchHandler } from './http/fetch-handler.js'
 import { HttpHandler } from './http/http-handler.js'
 import { OpenAiFace } from './http/openai-face.js'
+import { invariant } from './invariant.js'
 import { LiveOptions } from './live-options.js'
 import {
   type ModelOptions,
@@ -26,6 +29,9 @@ import {
   type RouterUpdate,
   resolveOptions,
 } from './options.js'
+import { ParityWatch } from './parity/parity-watch.js'
+import { UsageTail, usageInHeaders } from './parity/reported-usage.js'
+import { leastTrusted, type ViewTrustStatus } from './parity/view-trust.js'
 import { FleetView } from './registry/fleet-view.js'
 import type { FleetWorker } from './registry/fleet-worker.js'
 import type { CacheState } from './registry/kv-follower.js'
@@ -37,13 +43,15 @@ import type { RouterEvent, RouterState, UntimedEvent } from './router-events.js'
 import { describeSkipped } from './scheduling/filter.js'
 import { LoadLedger } from './scheduling/load-ledger.js'
 import type { Placement } from './scheduling/placement.js'
-import { Placer } from './scheduling/placer.js'
+import { Placer, promptNeeded } from './scheduling/placer.js'
 import { PickCounts, type RouterStats } from './stats.js'
 
 /** A worker's record with what the router knows beside it. */
 export type WorkerView = WorkerRecord & {
   /** Whether its cache is followed, and if not why. */
   readonly cache_view: CacheState
+  /** Whether what it is predicted to reuse is what its engine reports; of its ranks the one that fares worst. */
+  readonly cache_trust: ViewTrustStatus
   /** How prompts of its model fare here. */
   readonly prompt: PromptStatus
 }
@@ -82,6 +90,7 @@ export class Router {
   readonly #ledger = new LoadLedger()
   readonly #counts = new PickCounts()
   readonly #emitter: Emitter<RouterEvent>
+  readonly #parity: ParityWatch
   readonly #fleet: FleetView
   readonly #placer: Placer<FleetWorker>
   readonly #dispatcher: Dispatcher<FleetWorker>
@@ -114,6 +123,15 @@ export class Router {
       bytesMax: settings.indexBytesMax,
       targetsMax,
     })
+    this.#parity = new ParityWatch({
+      clock: this.#clock,
+      live,
+      logger: this.#logger,
+      onDoubt: (routeKey) => this.#fleet.refresh(routeKey),
+      onChange: (routeKey, { state, cause }, { state: previous }) => {
+        this.#emit({ type: 'viewTrustChanged', routeKey, state, cause, previous })
+      },
+    })
     this.#fleet = new FleetView({
       discovery: options.discovery,
       kvEvents: options.kvEvents ?? [],
@@ -131,6 +149,7 @@ export class Router {
       ledger: this.#ledger,
       policy: () => live.policy,
       transportKinds: new Set(transports.keys()),
+      trustOf: (routeKey) => this.#parity.weightOf(routeKey),
       clock: this.#clock,
       random,
     })
@@ -187,12 +206,14 @@ export class Router {
   }
 
   /**
-   * Where the request would go now, and why. No I/O; nothing is booked, nothing is learned.
+   * Where the request would go now, and why. Nothing is asked of anybody, booked or learned.
    * @throws InvalidRequestError, UnknownModelError, NoWorkerError, RouterClosedError
    */
-  route(request: RouteRequest): Placement {
+  async route(request: RouteRequest): Promise<Placement> {
     const prepared = this.#prepare(request)
+    await prepared.readPrompt()
     const plan = this.#placer.place(prepared, { tried: new Set(), isExplained: true })
+    invariant(plan !== promptNeeded, 'a prompt that was read is not asked for')
     if ('placement' in plan) return plan.placement
     throw new NoWorkerError(prepared.model, describeSkipped(plan.skipped))
   }
@@ -230,8 +251,9 @@ export class Router {
           facts = { ...facts, workerId: placement.workerId }
           this.#picked(placement, requestId, attempt)
         },
-        onAnswer: (status) => {
-          facts = { ...facts, status, firstByteMs: this.#clock.now() - startedAtMs }
+        onAnswer: (placement, response) => {
+          facts = { ...facts, status: response.status, firstByteMs: this.#clock.now() - startedAtMs }
+          return this.#parityTap(placement, response)
         },
       })
     } catch (error) {
@@ -245,17 +267,19 @@ export class Router {
     return this.#http.handle(req, res)
   }
 
-  /** Names that can be asked for now: models of active workers, in order of registration. */
+  /** Names that can be asked for now: models of active workers, in order of registration, each before its adapters. */
   models(): string[] {
     const active = this.#fleet.workers.filter(({ record }) => record.status === 'active')
-    return [...new Set(active.map(({ record }) => record.model_name))]
+    const names = new Set(active.map(({ record }) => record.model_name))
+    return [...names].flatMap((name) => [name, ...this.#prompts.adaptersOf(name)])
   }
 
   /** Every known worker, whatever its status, in order of registration. */
   workers(): WorkerView[] {
-    return this.#fleet.workers.map(({ record, cacheState }) => ({
+    return this.#fleet.workers.map(({ record, cacheState, targets }) => ({
       ...record,
       cache_view: cacheState,
+      cache_trust: leastTrusted(targets.map(({ target }) => this.#parity.statusOf(target.routeKey))),
       prompt: this.#prompts.of(record.model_name).status,
     }))
   }
@@ -277,6 +301,7 @@ export class Router {
         this.#prompts.modelNames.map((name) => [name, this.#prompts.of(name).templateFailureCount]),
       ),
       kvEvents: { ...this.#fleet.counts },
+      parity: { ...this.#parity.counts },
       index: {
         implementation: nativeStatus().isNative ? 'native' : 'twin',
         pairs: index.pairs,
@@ -290,6 +315,7 @@ export class Router {
           requestsInFlight,
           activeBlocks,
           viewBlocks: view ? this.#index.blocksOf(view.target, tiers.device) : null,
+          trust: view ? this.#parity.statusOf(routeKey) : null,
         }
       }),
     }
@@ -352,8 +378,8 @@ export class Router {
   #prepare(request: RouteRequest): PreparedRequest {
     if (this.#state !== 'open') throw new RouterClosedError(this.#state)
     const prepared = new PreparedRequest(request, this.#prompts)
-    const { model } = prepared
-    if (this.#prompts.has(model) || this.#fleet.workersOf(model).length > 0) return prepared
+    const { model, servedModel } = prepared
+    if (this.#prompts.has(servedModel) || this.#fleet.workersOf(servedModel).length > 0) return prepared
     throw new UnknownModelError(model)
   }
 
@@ -375,6 +401,22 @@ export class Router {
     )
   }
 
+  /** Reads from an answer what the engine reused of the prompt, where that was predicted. */
+  #parityTap(placement: Placement, { status, headers }: TransportResponse): BodyTap | undefined {
+    const { promptTokens, blockSizeTokens, claimedBlocks, routeKey, model, noLocality } = placement
+    const isPredicted = noLocality === null || noLocality === 'view-unsure' || noLocality === 'too-short'
+    if (status !== 200 || !isPredicted || promptTokens === null || blockSizeTokens === null) return undefined
+    if (this.#live.settings.parityWindow === 0) return undefined
+    const heldTokens = claimedBlocks * blockSizeTokens
+    const predicted = { promptTokens, heldTokens, blockSizeTokens }
+    const told = usageInHeaders(headers)
+    const tail = told ? undefined : new UsageTail()
+    return {
+      push: (chunk) => tail?.push(chunk),
+      end: () => this.#parity.observe({ routeKey, model, predicted, reported: told ?? tail?.read() }),
+    }
+  }
+
   #finished(
     running: RunningRequest,
     {
@@ -392,6 +434,7 @@ export class Router {
   #forget(routeKey: string): void {
     this.#ledger.forget(routeKey)
     this.#counts.forget(routeKey)
+    this.#parity.forget(routeKey)
     this.#live.policy.forget?.(routeKey)
   }
 

@@ -1,4 +1,6 @@
 import type { KvEventCounts } from './cache/kv-event-counts.js'
+import type { ParityCounts } from './parity/parity-watch.js'
+import type { ViewTrustStatus } from './parity/view-trust.js'
 import type { NoLocalityReason } from './scheduling/placement.js'
 import type { Role } from './scheduling/policy.js'
 
@@ -12,6 +14,7 @@ export interface RouterStats {
   /** Prompts whose chat template failed, by model. */
   readonly templateFailures: Readonly<Record<string, number>>
   readonly kvEvents: Readonly<KvEventCounts>
+  readonly parity: Readonly<ParityCounts>
   readonly index: {
     /** Which of two equals serves: C++, or TypeScript where that cannot be loaded. */
     readonly implementation: 'native' | 'twin'
@@ -28,6 +31,8 @@ export interface RouterStats {
     readonly activeBlocks: number
     /** KV blocks that it is believed to hold; null where nobody tells. */
     readonly viewBlocks: number | null
+    /** How far that is believed; null where nobody tells. */
+    readonly trust: ViewTrustStatus | null
   }[]
 }
 

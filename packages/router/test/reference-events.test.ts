@@ -68,8 +68,8 @@ async function routerFor(
   return { router, route }
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setImmediate(resolve))
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setImmediate(resolve))
 }
 
 describe('over ZMQ', () => {
@@ -81,15 +81,15 @@ describe('over ZMQ', () => {
     cleanups.push(() => events.close())
     const endpoint = { kv_events_endpoint: `tcp://127.0.0.1:${port}` }
     const { route } = await routerFor(events, engine, endpoint)
-    expect(route()).toMatchObject({ overlapBlocks: 0, requestBlocks: 2 })
+    expect(await route()).toMatchObject({ overlapBlocks: 0, requestBlocks: 2 })
     await raw.subscribed()
     const send = (sequence: number, payload: Uint8Array) =>
       raw.send(engine === 'atom' ? ['kv-events', payload] : ['kv-events', sequenceFrame(sequence), payload])
     send(0, batch)
-    await until(() => route().overlapBlocks === 2)
-    expect(route()).toMatchObject({ overlapBlocks: 2, requestBlocks: 2 })
+    await until(async () => (await route()).overlapBlocks === 2)
+    expect(await route()).toMatchObject({ overlapBlocks: 2, requestBlocks: 2 })
     send(1, clearing)
-    await until(() => route().overlapBlocks === 0)
+    await until(async () => (await route()).overlapBlocks === 0)
   })
 })
 
@@ -114,10 +114,10 @@ describe.skipIf(natsMissing)('over NATS', () => {
     }
     // The stream is made by whoever comes first.
     while (!(await isTaken(batch)));
-    await until(() => route().overlapBlocks === 2)
-    expect(route()).toMatchObject({ overlapBlocks: 2, requestBlocks: 2 })
+    await until(async () => (await route()).overlapBlocks === 2)
+    expect(await route()).toMatchObject({ overlapBlocks: 2, requestBlocks: 2 })
     expect(await isTaken(clearing)).toBe(true)
-    await until(() => route().overlapBlocks === 0)
+    await until(async () => (await route()).overlapBlocks === 0)
   })
 
   test('a quiet worker that the stream has forgotten is known from the bucket of views, until it speaks', async () => {
@@ -133,8 +133,8 @@ describe.skipIf(natsMissing)('over NATS', () => {
       worker_id: '10.0.0.2:8080',
       url: 'http://10.0.0.2:8080',
     })
-    await until(() => route().overlapBlocks === 2)
+    await until(async () => (await route()).overlapBlocks === 2)
     await connection.request(`infera.kv.events.${token}.0`, clearing, { timeout: 5_000 })
-    await until(() => route().overlapBlocks === 0)
+    await until(async () => (await route()).overlapBlocks === 0)
   })
 })

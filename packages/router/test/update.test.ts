@@ -6,10 +6,10 @@ import { Feed, json, silence, sseOf } from './support/scripted-transport.js'
 
 const costOf = (placement: { candidates: readonly { cost: { text: number } | null }[] }) =>
   placement.candidates[0]?.cost?.text
-const costOfRole = (
+const costOfRole = async (
   role: 'mixed' | 'prefill' | 'decode',
   router: Awaited<ReturnType<typeof startFleet>>['router'],
-) => costOf(router.route({ ...chat(), role }))
+) => costOf(await router.route({ ...chat(), role }))
 
 describe('a change that cannot be made is refused, and nothing of it happens:', () => {
   test.each([
@@ -71,10 +71,10 @@ test('the options that are read are a copy', async () => {
 test('weights count from the next placement on, and a role follows overlapWeight again with null', async () => {
   await using fleet = await startFleet()
   const { router } = fleet
-  const requestBlocks = router.route(chat()).requestBlocks
-  expect(costOf(router.route(chat()))).toBe(requestBlocks)
+  const requestBlocks = (await router.route(chat())).requestBlocks
+  expect(costOf(await router.route(chat()))).toBe(requestBlocks)
   router.update({ overlapWeight: 3 })
-  expect(costOf(router.route(chat()))).toBe(3 * requestBlocks)
+  expect(costOf(await router.route(chat()))).toBe(3 * requestBlocks)
 })
 
 test('the weight of a role is its own until null', async () => {
@@ -83,11 +83,11 @@ test('the weight of a role is its own until null', async () => {
     workerRecord('d', { disagg_mode: 'decode' }),
   ])
   const { router } = fleet
-  const { requestBlocks } = router.route({ ...chat(), role: 'prefill' })
-  const costs = () => [costOfRole('prefill', router), costOfRole('decode', router)]
-  expect(costs()).toEqual([20 * requestBlocks, 2 * requestBlocks])
+  const { requestBlocks } = await router.route({ ...chat(), role: 'prefill' })
+  const costs = () => Promise.all([costOfRole('prefill', router), costOfRole('decode', router)])
+  expect(await costs()).toEqual([20 * requestBlocks, 2 * requestBlocks])
   router.update({ prefillOverlapWeight: null, decodeOverlapWeight: 0 })
-  expect(costs()).toEqual([2 * requestBlocks, 0])
+  expect(await costs()).toEqual([2 * requestBlocks, 0])
 })
 
 test('another policy decides from the next placement on, retries of running requests included', async () => {

@@ -13,6 +13,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 /** 0, 1, 2, 4 ... 2048 KV blocks. */
 const blockBuckets = [0, ...Array.from({ length: 12 }, (_, power) => 2 ** power)]
 const durationBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+const trustValues = { trusted: 1, doubted: 0.5, distrusted: 0 } as const
 /** Requests are dispatched to mixed workers only, so far. */
 const mixed = { router: 'mixed' }
 
@@ -108,6 +109,7 @@ export class ServerMetrics {
         for (const [reason, count] of Object.entries(stats().noLocality)) counter.inc({ reason }, count)
       },
     )
+    this.#mirrorParity()
     this.#counter(
       'infera_router_template_failures_total',
       'Prompts whose chat template failed',
@@ -144,6 +146,47 @@ export class ServerMetrics {
         if (viewBlocks !== null) gauge.set({ worker_id: routeKey }, viewBlocks)
       }
     })
+  }
+
+  /** Whether engines reuse what the router believes they hold. */
+  #mirrorParity(): void {
+    const stats = () => this.#stats
+    this.#counter(
+      'infera_router_parity_total',
+      'Answers by how the cache use that the engine reported compares with the prediction',
+      ['result'],
+      (counter) => {
+        const { predictedTokens: _, reportedTokens: __, ...results } = stats().parity
+        for (const [result, count] of Object.entries(results)) counter.inc({ result }, count)
+      },
+    )
+    this.#counter(
+      'infera_router_predicted_cached_tokens_total',
+      'Prompt tokens that targets were predicted to reuse, in answers that could be compared',
+      [],
+      (counter) => {
+        counter.inc(stats().parity.predictedTokens)
+      },
+    )
+    this.#counter(
+      'infera_router_reported_cached_tokens_total',
+      'Prompt tokens that engines said they reused, in the same answers',
+      [],
+      (counter) => {
+        counter.inc(stats().parity.reportedTokens)
+      },
+    )
+    this.#gauge(
+      'infera_router_view_trust',
+      'How far the view of a target is believed: 1 trusted, 0.5 doubted, 0 distrusted, with the likely cause',
+      ['worker_id', 'cause'],
+      (gauge) => {
+        for (const { routeKey, trust } of stats().targets) {
+          if (trust !== null)
+            gauge.set({ worker_id: routeKey, cause: trust.cause ?? 'none' }, trustValues[trust.state])
+        }
+      },
+    )
   }
 
   #mirrorWorkers(): void {

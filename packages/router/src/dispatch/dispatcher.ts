@@ -12,8 +12,8 @@ import type { PreparedRequest } from '../request/prepared-request.js'
 import { describeSkipped } from '../scheduling/filter.js'
 import type { LoadLedger } from '../scheduling/load-ledger.js'
 import type { Placement } from '../scheduling/placement.js'
-import type { PlaceableWorker, Placer, Plan } from '../scheduling/placer.js'
-import { ResponseBody } from './response-body.js'
+import { type PlaceableWorker, type Placer, type Plan, promptNeeded } from '../scheduling/placer.js'
+import { type BodyTap, ResponseBody } from './response-body.js'
 import { outcomeOf, type RunningRequest } from './running-request.js'
 import { WaitLimit } from './wait-limit.js'
 import { withRank } from './worker-request.js'
@@ -62,8 +62,8 @@ export interface DispatchHooks {
   readonly running: RunningRequest
   /** Called for each placement that is acted upon. @param attempt 1 for the first */
   readonly onPick: (placement: Placement, attempt: number) => void
-  /** Called once, with the first byte in hand. */
-  readonly onAnswer: (status: number) => void
+  /** Called once, with the first byte in hand. @returns what is to see the answer go by, if anything */
+  readonly onAnswer: (placement: Placement, response: TransportResponse) => BodyTap | undefined
 }
 
 /** A worker may be another moment away, or another worker less busy. Anything else below 500 is the client's own. */
@@ -96,63 +96,85 @@ export class Dispatcher<W extends PlaceableWorker> {
     request: TransportRequest,
     hooks: DispatchHooks,
   ): Promise<DispatchResult> {
-    const { requestId, running, limits } = hooks
+    const { running, limits } = hooks
+    const { placer } = this.#options
     const tried = new Set<string>()
     const placements: Placement[] = []
-    let plan = this.#firstPlan(prepared)
+    let last:
+      | { readonly workerId: string; readonly attempt: Exclude<Attempt, { type: 'answered' }> }
+      | undefined
     for (;;) {
+      const mayTry = last === undefined || tried.size <= limits.requestRetriesMax
+      let placed = mayTry ? placer.place(prepared, { tried }) : undefined
+      while (placed === promptNeeded) {
+        await prepared.readPrompt()
+        running.throwIfAborted()
+        placed = placer.place(prepared, { tried })
+      }
+      // From here to the booking nothing waits, so that what the decision saw still holds.
+      const plan = placed !== undefined && 'placement' in placed ? placed : undefined
+      if (last) {
+        const { workerId, attempt } = last
+        if (!plan) {
+          if (attempt.type === 'failed')
+            throw failure(attempt.error, { workerId, attempts: tried.size, isMidStream: false })
+          const peeked = { chunks: [], rest: iterate(attempt.response) }
+          return this.#result(attempt.response, peeked, placements, hooks)
+        }
+        running.endAttempt()
+        this.#options.logger.info(
+          {
+            requestId: hooks.requestId,
+            workerId,
+            reason: reasonOf(attempt),
+            next: plan.placement.workerId,
+          },
+          'a worker failed before its first byte; the next one is tried',
+        )
+      }
+      if (!plan) {
+        const skipped = placed !== undefined && 'skipped' in placed ? placed.skipped : []
+        throw new NoWorkerError(prepared.model, describeSkipped(skipped))
+      }
       const { workerId } = plan.placement
       tried.add(workerId)
       placements.push(plan.placement)
       const attempt = await this.#attempt(plan, request, tried.size, hooks)
       // An abort between the attempt's end and this line has released everything: nothing may be booked after it.
       running.throwIfAborted()
-      const result = (response: TransportResponse, { chunks, rest }: Peeked): DispatchResult => {
-        hooks.onAnswer(response.status)
-        const limit = this.#limit(workerId, limits.idleTimeoutMs, running, 'was silent within its answer')
-        running.addCleanup(() => limit.stop())
-        return {
-          requestId,
-          placements,
-          workerId,
-          status: response.status,
-          headers: response.headers,
-          body: new ResponseBody({
-            peeked: chunks,
-            source: rest,
-            running,
-            outcome: outcomeOf(response.status),
-            limit,
-            translate: (error) => failure(error, { workerId, attempts: tried.size, isMidStream: true }),
-          }),
-        }
-      }
-      if (attempt.type === 'answered') return result(attempt.response, attempt.first)
-      const next = tried.size <= limits.requestRetriesMax ? this.#nextPlan(prepared, tried) : undefined
-      if (!next) {
-        if (attempt.type === 'failed') {
-          throw failure(attempt.error, { workerId, attempts: tried.size, isMidStream: false })
-        }
-        return result(attempt.response, { chunks: [], rest: iterate(attempt.response) })
-      }
-      running.endAttempt()
-      this.#options.logger.info(
-        { requestId, workerId, reason: reasonOf(attempt), next: next.placement.workerId },
-        'a worker failed before its first byte; the next one is tried',
-      )
-      plan = next
+      if (attempt.type === 'answered') return this.#result(attempt.response, attempt.first, placements, hooks)
+      last = { workerId, attempt }
     }
   }
 
-  #firstPlan(prepared: PreparedRequest): Plan<W> {
-    const plan = this.#options.placer.place(prepared, { tried: new Set() })
-    if ('placement' in plan) return plan
-    throw new NoWorkerError(prepared.model, describeSkipped(plan.skipped))
-  }
-
-  #nextPlan(prepared: PreparedRequest, tried: ReadonlySet<string>): Plan<W> | undefined {
-    const plan = this.#options.placer.place(prepared, { tried })
-    return 'placement' in plan ? plan : undefined
+  /** What `dispatch` resolves with: the answer of the worker that was tried last. */
+  #result(
+    response: TransportResponse,
+    { chunks, rest }: Peeked,
+    placements: readonly Placement[],
+    { requestId, running, limits, onAnswer }: DispatchHooks,
+  ): DispatchResult {
+    const placement = placements.at(-1) as Placement
+    const { workerId } = placement
+    const tap = onAnswer(placement, response)
+    const limit = this.#limit(workerId, limits.idleTimeoutMs, running, 'was silent within its answer')
+    running.addCleanup(() => limit.stop())
+    return {
+      requestId,
+      placements,
+      workerId,
+      status: response.status,
+      headers: response.headers,
+      body: new ResponseBody({
+        peeked: chunks,
+        source: rest,
+        running,
+        outcome: outcomeOf(response.status),
+        tap,
+        limit,
+        translate: (error) => failure(error, { workerId, attempts: placements.length, isMidStream: true }),
+      }),
+    }
   }
 
   async #attempt(

@@ -1,6 +1,13 @@
 import type { RequestOutcome, RunningRequest } from './running-request.js'
 import type { WaitLimit } from './wait-limit.js'
 
+/** Sees an answer go by. */
+export interface BodyTap {
+  push(chunk: Uint8Array): void
+  /** The answer has come whole. */
+  end(): void
+}
+
 export interface ResponseBodyOptions {
   /** Chunks that were taken from the source already. */
   readonly peeked: readonly Uint8Array[]
@@ -9,6 +16,7 @@ export interface ResponseBodyOptions {
   readonly running: RunningRequest
   /** How the request ends when the source does. */
   readonly outcome: RequestOutcome
+  readonly tap?: BodyTap | undefined
   /** On the wait for each chunk of the source. */
   readonly limit: WaitLimit
   /** What a consumer sees when the source fails. */
@@ -26,23 +34,27 @@ export class ResponseBody implements AsyncIterableIterator<Uint8Array> {
   constructor(options: ResponseBodyOptions) {
     this.#options = options
     this.#peeked = [...options.peeked]
-    if (!options.source && this.#peeked.length === 0) options.running.finish(options.outcome)
+    if (!options.source && this.#peeked.length === 0) this.#end()
   }
 
   async next(): Promise<IteratorResult<Uint8Array>> {
-    const { running, source, outcome, limit, translate } = this.#options
+    const { running, source, limit, tap, translate } = this.#options
     running.throwIfAborted()
     const peeked = this.#peeked.shift()
     if (peeked) {
-      if (!source && this.#peeked.length === 0) running.finish(outcome)
+      tap?.push(peeked)
+      if (!source && this.#peeked.length === 0) this.#end()
       return { value: peeked, done: false }
     }
     if (running.isFinished || !source) return { value: undefined, done: true }
     try {
       const result = await limit.wait(source.next())
       running.throwIfAborted()
-      if (!result.done) return result
-      running.finish(outcome)
+      if (!result.done) {
+        tap?.push(result.value)
+        return result
+      }
+      this.#end()
       return { value: undefined, done: true }
     } catch (error) {
       running.throwIfAborted()
@@ -60,6 +72,12 @@ export class ResponseBody implements AsyncIterableIterator<Uint8Array> {
       await source?.return?.()
     }
     return { value: undefined, done: true }
+  }
+
+  #end(): void {
+    const { running, outcome, tap } = this.#options
+    running.finish(outcome)
+    tap?.end()
   }
 
   [Symbol.asyncIterator](): this {

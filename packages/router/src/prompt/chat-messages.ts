@@ -1,6 +1,7 @@
 // What engines do to the messages of a chat request before a template sees them. The body itself is never changed.
 import { PromptError } from '../errors.js'
-import { isJsonObject, type JsonObject } from './model-folder.js'
+import { parsePromptValue } from './json/prompt-body.js'
+import { isJsonObject, type JsonObject } from './model-files.js'
 
 /**
  * How a template wants message content: `string`, or `openai`, a list of parts that the template walks itself.
@@ -89,14 +90,13 @@ function parsedCall(call: unknown, place: string): unknown {
   return { ...call, function: { ...call.function, arguments: given ? parsed(given, place) : {} } }
 }
 
-// This seam is where a parser that keeps the client's numbers and key order belongs: `JSON.parse` turns 1.0 into 1 and
-// moves integer-like keys to the front, which Python does not.
 function parsed(text: string, place: string): unknown {
   try {
-    return JSON.parse(text)
-  } catch {
-    // The parser's own message would quote the arguments, and those belong to the prompt.
-    throw notTokenizable(`${place}.function.arguments must be a string of JSON`)
+    return parsePromptValue(text)
+  } catch (cause) {
+    throw notTokenizable(
+      `${place}.function.arguments must be a string of JSON: ${cause instanceof Error ? cause.message : 'no reason'}`,
+    )
   }
 }
 

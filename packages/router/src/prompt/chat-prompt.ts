@@ -3,7 +3,7 @@ import { PromptError } from '../errors.js'
 import { type ChatMessage, normalizeMessages } from './chat-messages.js'
 import type { ChatTemplate } from './chat-template.js'
 import { strip } from './jinja/string-methods.js'
-import { isJsonObject, type JsonObject } from './model-folder.js'
+import { isJsonObject, type JsonObject } from './model-files.js'
 
 /** Fields of a body that templates know by the same name; `chat_template_kwargs` may set them too, and wins. */
 const sharedFields = [

@@ -1,78 +1,84 @@
-import { readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ModelFolderError } from '../errors.js'
-
-/** A JSON object as a model folder holds it. */
-export type JsonObject = Readonly<Record<string, unknown>>
-
-/** Chat templates of a model: one source, or several by name. */
-export type TemplateSources = ReadonlyMap<string, string>
+import { sectionsFile } from './encoders/deepseek-v4-sections.js'
+import { isJsonObject, type JsonObject, readObject, readOptional } from './model-files.js'
+import { readTemplates, type TemplateSources } from './template-files.js'
 
 /** What a model folder says about prompts, read but not yet interpreted. */
 export interface ModelFolder {
-  readonly tokenizer: JsonObject
+  /** Where it was read from, as given. */
+  readonly folder: string
+  /** Content of tokenizer.json; undefined for a model that has a tiktoken.model, which comes before it. */
+  readonly tokenizer: JsonObject | undefined
+  /** Text of tiktoken.model. */
+  readonly tiktoken: string | undefined
+  /** Content of tokenizer_config.json; empty where there is none. */
+  readonly tokenizerConfig: JsonObject
   /** Jinja sources by name, in the order of the file; empty for a model without a chat template. */
   readonly templates: TemplateSources
   /** Special tokens by the name that templates use: `bos_token`, `eos_token`, ... */
   readonly specialTokens: ReadonlyMap<string, string | readonly string[]>
+  /** The first of config.json's `architectures`. */
+  readonly architecture: string | undefined
+  /** Text of encoding/encoding_dsv4.py, which DeepSeek-V4 models publish. */
+  readonly encoderSource: string | undefined
 }
 
 /**
- * Reads tokenizer.json (required), tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
- * As in transformers, chat_template.jinja wins over the `chat_template` of tokenizer_config.json.
+ * Reads the files of a model folder that prompts depend on: tiktoken.model, or else tokenizer.json, one of which it must
+ * have; and where present tokenizer_config.json, special_tokens_map.json, the chat templates, config.json and
+ * encoding/encoding_dsv4.py.
  * @throws ModelFolderError naming the file and what it must hold
  */
 export async function readModelFolder(folder: string): Promise<ModelFolder> {
-  const tokenizer = await readObject(folder, 'tokenizer.json')
-  if (!tokenizer)
+  const tiktoken = await readOptional(folder, 'tiktoken.model', tiktokenBytesMax)
+  const tokenizer = tiktoken === undefined ? await readObject(folder, 'tokenizer.json') : undefined
+  if (tiktoken === undefined && tokenizer === undefined)
     throw new ModelFolderError(
-      `'${join(folder, 'tokenizer.json')}' is missing; a model folder must hold the model's tokenizer.json`,
+      `'${join(folder, 'tokenizer.json')}' is missing${await otherTokenizer(folder)}; a model folder must hold the model's tokenizer.json or tiktoken.model`,
     )
   const config = (await readObject(folder, 'tokenizer_config.json')) ?? {}
-  const specials = (await readObject(folder, 'special_tokens_map.json')) ?? {}
-  const jinja = await readOptional(folder, 'chat_template.jinja')
-  const templates =
-    jinja === undefined ? templatesOf(folder, config.chat_template) : new Map([['default', jinja]])
-  return { tokenizer, templates, specialTokens: specialTokensOf({ ...specials, ...config }) }
-}
-
-async function readOptional(folder: string, name: string): Promise<string | undefined> {
-  try {
-    return await readFile(join(folder, name), 'utf8')
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new ModelFolderError(`cannot read '${join(folder, name)}'`, { cause })
+  const specials = await readObject(folder, 'special_tokens_map.json')
+  return {
+    folder,
+    tokenizer,
+    tiktoken,
+    tokenizerConfig: config,
+    templates: await readTemplates(folder, config.chat_template),
+    specialTokens: specialTokensOf(specialSettings(config, specials)),
+    architecture: await readArchitecture(folder),
+    encoderSource: await readOptional(folder, sectionsFile),
   }
 }
 
-async function readObject(folder: string, name: string): Promise<JsonObject | undefined> {
-  const text = await readOptional(folder, name)
+/** Rank tables of 2^18 tokens take 5 MB. */
+const tiktokenBytesMax = 256 * 1024 * 1024
+
+/** Other files of ranks are named, because their patterns differ and a wrong one gives tokens that look right. */
+async function otherTokenizer(folder: string): Promise<string> {
+  const names = await readdir(folder).catch(() => []) // what is missing is said already
+  const other = names.find((name) => name.endsWith('.tiktoken'))
+  return other === undefined ? '' : `, and how '${other}' takes texts apart is not known here`
+}
+
+/** A config.json that says nothing of architectures, or is no JSON, is no hindrance: prompts need it for one family only. */
+async function readArchitecture(folder: string): Promise<string | undefined> {
+  const text = await readOptional(folder, 'config.json')
   if (text === undefined) return undefined
-  const path = join(folder, name)
-  let parsed: unknown
+  let config: unknown
   try {
-    parsed = JSON.parse(text)
-  } catch (cause) {
-    throw new ModelFolderError(`'${path}' is not JSON; it must hold one JSON object`, { cause })
+    config = JSON.parse(text.replace(/^\ufeff/, ''))
+  } catch {
+    return undefined // the engine would not start on it, so its families do not matter
   }
-  if (!isJsonObject(parsed)) throw new ModelFolderError(`'${path}' must hold one JSON object`)
-  return parsed
+  const [first] = isJsonObject(config) && Array.isArray(config.architectures) ? config.architectures : []
+  return typeof first === 'string' ? first : undefined
 }
 
-function templatesOf(folder: string, chatTemplate: unknown): TemplateSources {
-  if (chatTemplate === undefined || chatTemplate === null) return new Map()
-  if (typeof chatTemplate === 'string') return new Map([['default', chatTemplate]])
-  const templates = new Map<string, string>()
-  for (const entry of Array.isArray(chatTemplate) ? chatTemplate : []) {
-    if (!isJsonObject(entry)) continue
-    if (typeof entry.name === 'string' && typeof entry.template === 'string')
-      templates.set(entry.name, entry.template)
-  }
-  if (templates.size === 0)
-    throw new ModelFolderError(
-      `chat_template of '${join(folder, 'tokenizer_config.json')}' must be a string or a list of { name, template }`,
-    )
-  return templates
+/** As transformers: a tokenizer_config.json that lists its tokens speaks alone, else special_tokens_map.json comes first. */
+function specialSettings(config: JsonObject, specials: JsonObject | undefined): JsonObject {
+  return config.added_tokens_decoder === undefined ? { ...config, ...specials } : config
 }
 
 /** `<name>_token` entries that are a string or `{ content }`, and lists of either. */
@@ -92,12 +98,8 @@ function specialTokensOf(config: JsonObject): ReadonlyMap<string, string | reado
   return specials
 }
 
-function tokenContent(value: unknown): string | undefined {
+/** The text of a token that is written as a string or as `{ content }`. */
+export function tokenContent(value: unknown): string | undefined {
   if (typeof value === 'string') return value
   return isJsonObject(value) && typeof value.content === 'string' ? value.content : undefined
-}
-
-/** Whether a parsed JSON value is an object: not null, not a list. */
-export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

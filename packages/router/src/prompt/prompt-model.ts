@@ -30,4 +30,10 @@ export interface PromptModel {
    * @throws PromptError when the body carries no prompt that can be tokenized
    */
   tokenize(path: InferencePath, body: InferenceBody): Uint32Array
+  /**
+   * Token ids of each prompt of a request: of a batch (`prompt: ["a", "b"]` or `[[1, 2], [3]]`) one for each entry, in
+   * order; else the one of `tokenize`.
+   * @throws PromptError as `tokenize`, and for a batch beyond the model's bound
+   */
+  tokenizePrompts(path: InferencePath, body: InferenceBody): readonly Uint32Array[]
 }

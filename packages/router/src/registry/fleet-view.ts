@@ -78,6 +78,13 @@ export class FleetView {
     return this.#byModel.get(model) ?? noWorkers
   }
 
+  /** Asks for the views of the worker with that target anew. */
+  refresh(routeKey: string): void {
+    for (const worker of this.#workers.values()) {
+      if (worker.targets.some(({ target }) => target.routeKey === routeKey)) worker.refresh()
+    }
+  }
+
   /** Starts watching; resolves with the first snapshot, or when the view is closed. */
   start(): Promise<void> {
     return new Promise((resolve) => {

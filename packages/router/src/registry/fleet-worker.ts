@@ -114,6 +114,11 @@ export class FleetWorker implements PlaceableWorker {
     this.#record = record
   }
 
+  /** Has its views brought anew; until they are there the old ones stay. */
+  refresh(): void {
+    this.#follower?.refresh()
+  }
+
   /** Forgets what it holds, at once; resolves when its events are unsubscribed. */
   async close(): Promise<void> {
     for (const view of new Set(this.#views.values())) view.close()

@@ -48,6 +48,8 @@ export class KvFollower {
   /** Ranks with unreadable batches since their last snapshot, of a worker whose every batch seems to be such. */
   readonly #unreadable = new Set<number>()
   readonly #running: Promise<void>
+  /** Ends the subscription of now. */
+  #subscription = new AbortController()
   #state: 'live' | 'waiting' = 'waiting'
   #told: CacheState = 'waiting'
   #failureCount = 0
@@ -66,7 +68,13 @@ export class KvFollower {
   /** Unsubscribes; resolves once nothing is applied any more. */
   stop(): Promise<void> {
     this.#stopping.abort()
+    this.#subscription.abort()
     return this.#running
+  }
+
+  /** Subscribes anew, which brings whole views. Until they are there the old ones stay. */
+  refresh(): void {
+    this.#subscription.abort()
   }
 
   async #run(): Promise<void> {
@@ -74,10 +82,13 @@ export class KvFollower {
     const { transport, record, logger } = this.#options
     const backoff = new Backoff(this.#options.backoff)
     while (!signal.aborted) {
+      const subscription = new AbortController()
+      this.#subscription = subscription
       try {
-        for await (const message of transport.subscribe(record, { signal })) {
+        for await (const message of transport.subscribe(record, { signal: subscription.signal })) {
           // A message that was under way when the worker was replaced belongs to nobody.
           if (signal.aborted) return
+          if (subscription.signal.aborted) break
           backoff.reset()
           // After a gap only a fresh snapshot tells the truth; leaving the loop and coming back brings one.
           const isWhole = await this.#apply(message)
@@ -87,10 +98,12 @@ export class KvFollower {
         }
       } catch (error) {
         if (signal.aborted) return
-        logger.warn(
-          { workerId: record.worker_id, error: error instanceof Error ? error.message : String(error) },
-          'the subscription to KV events broke; it is opened again',
-        )
+        if (!subscription.signal.aborted) {
+          logger.warn(
+            { workerId: record.worker_id, error: error instanceof Error ? error.message : String(error) },
+            'the subscription to KV events broke; it is opened again',
+          )
+        }
       }
       this.#state = 'waiting'
       this.#tell()

@@ -1,10 +1,15 @@
 import type { Logger } from '@infera/fleet'
 import { ModelFolderError, PromptError, type RouterErrorCode } from '../errors.js'
+import type { ModelOptions } from '../options.js'
+import { parsePromptBody } from '../prompt/json/prompt-body.js'
 import { loadPromptModel } from '../prompt/load-prompt-model.js'
 import type { InferenceBody, InferencePath, PromptModel } from '../prompt/prompt-model.js'
 
 /** Why a prompt is not known as tokens. */
-export type TokenlessReason = 'no-tokenizer' | 'template-error' | 'not-tokenizable'
+export type TokenlessReason = 'no-tokenizer' | 'template-error' | 'not-tokenizable' | 'tokenizer-busy'
+
+/** Tokens of each prompt of a request. */
+export type PromptOutcome = readonly Uint32Array[] | TokenlessReason
 
 /** How the prompts of a model fare, for operators. */
 export interface PromptStatus {
@@ -49,17 +54,28 @@ export class ModelPrompts {
     return this.#prompt === undefined || (this.#hasSucceeded && !this.#isFailing)
   }
 
-  /** Never throws: a prompt that cannot be tokenized is routed by load. */
-  tokenize(path: InferencePath, body: InferenceBody): Uint32Array | TokenlessReason {
+  /**
+   * Tokens of each prompt of a body, or why there are none: such requests are routed by load. Never throws, and never rejects.
+   * @param rawBody the body's own text, which says more than the parsed body
+   */
+  tokenize(
+    path: InferencePath,
+    body: InferenceBody,
+    rawBody: Uint8Array | undefined,
+  ): PromptOutcome | Promise<PromptOutcome> {
     if (!this.#prompt) return 'no-tokenizer'
     try {
-      const tokens = this.#prompt.tokenize(path, body)
-      this.#hasSucceeded = true
-      this.#isFailing = false
-      return tokens
+      const exact = rawBody === undefined ? body : parsePromptBody(textOf(rawBody))
+      return this.#succeeded(this.#prompt.tokenizePrompts(path, exact))
     } catch (error) {
       return this.#failed(error)
     }
+  }
+
+  #succeeded(prompts: readonly Uint32Array[]): readonly Uint32Array[] {
+    this.#hasSucceeded = true
+    this.#isFailing = false
+    return prompts
   }
 
   #failed(error: unknown): TokenlessReason {
@@ -87,6 +103,8 @@ export const anyModel = '*'
 /** The models whose prompts this router was given. */
 export class PromptBook {
   readonly #byModel = new Map<string, ModelPrompts>()
+  /** Adapter -> the model that it belongs to. */
+  readonly #bases = new Map<string, string>()
   readonly #logger: Logger
   readonly #stranger: ModelPrompts
 
@@ -103,26 +121,45 @@ export class PromptBook {
     return modelName !== anyModel && this.#byModel.has(modelName)
   }
 
+  /** The model that a name is an adapter of; undefined where it is none. */
+  baseOf(adapter: string): string | undefined {
+    return this.#bases.get(adapter)
+  }
+
+  /** Names of adapters of a model, in the order given. */
+  adaptersOf(modelName: string): string[] {
+    return [...this.#bases].filter(([, base]) => base === modelName).map(([adapter]) => adapter)
+  }
+
   of(modelName: string): ModelPrompts {
     return this.#byModel.get(modelName) ?? this.#byModel.get(anyModel) ?? this.#stranger
   }
 
   /** @throws ModelFolderError naming the folder that cannot be used */
-  async load(
-    models: readonly ({ name: string; folder: string } | { name: string; prompt: PromptModel })[],
-  ): Promise<void> {
+  async load(models: readonly ModelOptions[]): Promise<void> {
     for (const model of models) {
+      for (const adapter of model.adapters ?? []) this.#bases.set(adapter, model.name)
       const prompt = 'prompt' in model ? model.prompt : await loadFolder(model)
       this.#byModel.set(model.name, new ModelPrompts(model.name, prompt, this.#logger))
     }
   }
 }
 
-async function loadFolder({ name, folder }: { name: string; folder: string }): Promise<PromptModel> {
+async function loadFolder({
+  name,
+  folder,
+}: {
+  readonly name: string
+  readonly folder: string
+}): Promise<PromptModel> {
   try {
     return await loadPromptModel(folder)
   } catch (error) {
     if (error instanceof ModelFolderError) throw error
     throw new ModelFolderError(`model '${name}' cannot be loaded from folder '${folder}'`, { cause: error })
   }
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')
 }

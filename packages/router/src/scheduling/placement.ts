@@ -6,7 +6,8 @@ import type { Cost, Role } from './policy.js'
  * Why the caches of workers did not enter a decision:
  * `policy` looks at load only; `single-candidate` had no choice; `multimodal`: an image hides the text before it;
  * `too-short` is less than one block of any candidate; `no-block-size` and `no-cache-view`: no candidate registered a
- * block size, or none has told what it holds.
+ * block size, or none has told what it holds; `view-unsure`: what they tell has proved wrong; `tokenizer-busy`: more long
+ * prompts wait for a thread than may.
  */
 export type NoLocalityReason =
   | TokenlessReason
@@ -16,6 +17,7 @@ export type NoLocalityReason =
   | 'too-short'
   | 'no-block-size'
   | 'no-cache-view'
+  | 'view-unsure'
 
 /** One target that could have taken the request, as it stood when the decision was made. */
 export interface CandidateReport {
@@ -24,6 +26,8 @@ export interface CandidateReport {
   readonly routeKey: string
   readonly requestBlocks: number
   readonly overlapBlocks: number
+  /** As its view says; `overlapBlocks` is what of that is believed. */
+  readonly claimedBlocks: number
   readonly activeBlocks: number
   readonly requestsInFlight: number
   /** Null where the policy does not think in costs. */
@@ -41,8 +45,14 @@ export interface Placement {
   readonly routeKey: string
   /** Full KV blocks of the prompt under the chosen worker's block size; 0 when the prompt is not known as tokens. */
   readonly requestBlocks: number
-  /** How many of them, from the first on, the chosen target holds. */
+  /** How many of them, from the first on, the chosen target holds, as far as its view is believed. */
   readonly overlapBlocks: number
+  /** How many its view says. */
+  readonly claimedBlocks: number
+  /** Tokens of the prompt, of all of them in a batch; null when it is not known as tokens. */
+  readonly promptTokens: number | null
+  /** The chosen worker's; null where it registered none. */
+  readonly blockSizeTokens: number | null
   /** Null when cache locality entered the decision, be it with no block held by anybody. */
   readonly noLocality: NoLocalityReason | null
   readonly candidates: readonly CandidateReport[]

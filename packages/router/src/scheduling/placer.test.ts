@@ -14,7 +14,7 @@ import { BytePromptModel } from '../testing/byte-prompt-model.js'
 import { payloadOf, storedText } from '../testing/scripted-kv-events.js'
 import { KvAwarePolicy } from './kv-aware.js'
 import { LoadLedger } from './load-ledger.js'
-import { type PlaceableWorker, Placer, type Plan } from './placer.js'
+import { type PlaceableWorker, Placer, type Plan, promptNeeded } from './placer.js'
 import type { Role, RoutingPolicy } from './policy.js'
 import { RoundRobinPolicy } from './round-robin.js'
 
@@ -30,6 +30,7 @@ async function rigOf(
   const prompts = new PromptBook(silentLogger)
   await prompts.load([{ name: 'm', prompt: new BytePromptModel() }])
   const views = new Map<string, CacheView>()
+  const trust = new Map<string, number>()
   const fleet = Object.entries(workers).map(([workerId, { isSilent = false, ...overrides }]) => {
     const url = `http://${workerId}`
     const fields = { worker_id: workerId, url, model_name: 'm', kv_block_size: 4, ...overrides }
@@ -49,6 +50,7 @@ async function rigOf(
     ledger,
     policy: () => policy,
     transportKinds: new Set(['http']),
+    trustOf: (routeKey) => trust.get(routeKey) ?? 1,
     clock: new VirtualClock(),
     random: seededRandom(1),
   })
@@ -56,10 +58,19 @@ async function rigOf(
     const body = { model: 'm', prompt, ...fields }
     return new PreparedRequest({ path: '/v1/completions', body, ...(role ? { role } : {}) }, prompts)
   }
-  const place = (asked: PreparedRequest, options: { tried?: string[]; isExplained?: boolean } = {}) =>
-    placer.place(asked, { isExplained: false, ...options, tried: new Set(options.tried) })
+  const place = (asked: PreparedRequest, options: { tried?: string[]; isExplained?: boolean } = {}) => {
+    const how = { isExplained: false, ...options, tried: new Set(options.tried) }
+    let placed = placer.place(asked, how)
+    if (placed === promptNeeded) {
+      expect(asked.readPrompt()).toBeUndefined()
+      placed = placer.place(asked, how)
+    }
+    if (placed === promptNeeded) throw new Error('a prompt that was read is asked for again')
+    return placed
+  }
   return {
     ledger,
+    trust,
     request,
     place,
     /** The target's engine says that it holds the full blocks of this text. */
@@ -212,21 +223,49 @@ describe('workers that are left out', () => {
   })
 })
 
+test('a batch goes where most of its prompts are held, and each counts from its own first block', async () => {
+  const rig = await rigOf({ a: {}, b: {} })
+  const [one, other] = ['first prompt of two', 'second one, longer than it']
+  rig.hold('a', one)
+  rig.hold('b', other)
+  const plan = rig.plan([one, other])
+  expect(plan.placement).toMatchObject({ workerId: 'b', overlapBlocks: 6, requestBlocks: 10 })
+  expect(plan.placement.candidates.map(({ overlapBlocks }) => overlapBlocks)).toEqual([4, 6])
+  expect(plan.blocks).toHaveLength(10)
+})
+
 describe('the reason for no locality', () => {
   const two = { a: {}, b: {} }
   const picture = [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'u' } }] }]
 
   test.each<[string, Record<string, Overrides>, unknown, Record<string, unknown>]>([
     ['too-short', two, 'abc', {}],
-    ['not-tokenizable', two, ['one', 'two'], {}],
+    ['not-tokenizable', two, null, { prompt_embeds: 'abc' }],
     ['multimodal', two, text, { messages: picture }],
-    ['multimodal', two, ['one', 'two'], { messages: picture }],
+    ['multimodal', two, null, { prompt_embeds: 'abc', messages: picture }],
     ['no-block-size', { a: { kv_block_size: null }, b: { kv_block_size: 0 } }, text, {}],
     ['no-cache-view', { a: { isSilent: true }, b: { isSilent: true } }, text, {}],
     ['no-tokenizer', { a: { model_name: 'n' }, b: { model_name: 'n' } }, text, { model: 'n' }],
   ])('is %s', async (reason, workers, prompt, fields) => {
     const rig = await rigOf(workers)
     expect(rig.plan(prompt, fields).placement.noLocality).toBe(reason)
+  })
+
+  test('is doubt, where the views of all candidates have proved wrong; one that is believed is enough', async () => {
+    const rig = await rigOf(two)
+    rig.hold('a', text)
+    rig.trust.set('a', 0).set('b', 0)
+    const { placement } = rig.plan(text)
+    expect([placement.noLocality, placement.overlapBlocks, placement.claimedBlocks]).toEqual([
+      'view-unsure',
+      0,
+      4,
+    ])
+    rig.trust.set('a', 0.5)
+    expect(rig.plan(text).placement).toMatchObject({
+      ...{ noLocality: null, workerId: 'a', overlapBlocks: 2, claimedBlocks: 4 },
+      ...{ promptTokens: text.length, blockSizeTokens: 4 },
+    })
   })
 
   test('is none when at least one candidate tells what it holds', async () => {

@@ -7,7 +7,7 @@ import type { LoadLedger } from './load-ledger.js'
 import type { NoLocalityReason, Placement } from './placement.js'
 import type { Candidate, PolicyChoice, PolicyQuestion, RoutingPolicy } from './policy.js'
 
-const noHashes: BigUint64Array = new BigUint64Array(0)
+const noHashes: readonly BigUint64Array[] = []
 
 /** What placing needs to know of a worker. */
 export interface PlaceableWorker {
@@ -20,6 +20,9 @@ export interface PlaceableTarget {
   /** What it holds; undefined when nobody tells. */
   readonly view: CacheView | undefined
 }
+
+/** The decision needs the request's prompt, which nobody has read yet. */
+export const promptNeeded = Symbol('prompt needed')
 
 /** A placement with what is needed to act upon it. */
 export interface Plan<W extends PlaceableWorker> {
@@ -39,6 +42,8 @@ export interface PlacerOptions<W extends PlaceableWorker> {
   /** The policy that decides now; asked once for each placement. */
   readonly policy: () => RoutingPolicy
   readonly transportKinds: ReadonlySet<string>
+  /** What a block that a target's view claims counts for, 0 to 1. */
+  readonly trustOf: (routeKey: string) => number
   readonly clock: Clock
   readonly random: Random
 }
@@ -55,20 +60,21 @@ export class Placer<W extends PlaceableWorker> {
   /**
    * @param options.tried ids of workers that failed this request
    * @param options.isExplained the prompt is looked at even where the decision does not need it
-   * @returns undefined, with the reasons, when nobody may take the request
+   * @returns no plan, but the reasons, when nobody may take the request; `promptNeeded` to be asked again once it is read
    */
   place(
     request: PreparedRequest,
     { tried, isExplained = false }: { tried: ReadonlySet<string>; isExplained?: boolean },
-  ): Plan<W> | { readonly skipped: readonly SkippedWorker[] } {
+  ): Plan<W> | { readonly skipped: readonly SkippedWorker[] } | typeof promptNeeded {
     const { workersOf, random, transportKinds } = this.#options
     const policy = this.#options.policy()
     const filter = { role: request.role, tried, transportKinds }
-    const { eligible, skipped } = eligibleWorkers(workersOf(request.model), filter)
+    const { eligible, skipped } = eligibleWorkers(workersOf(request.servedModel), filter)
     const options = eligible.flatMap((worker) => worker.targets.map((target) => ({ worker, ...target })))
     if (options.length === 0) return { skipped }
 
     const unneeded = isExplained ? undefined : whyUnneeded(policy, request, options.length)
+    if (unneeded === undefined && !request.isPromptRead) return promptNeeded
     const seen = unneeded === undefined ? this.#look(request, options) : undefined
     const question: PolicyQuestion = {
       model: request.model,
@@ -86,19 +92,25 @@ export class Placer<W extends PlaceableWorker> {
     const worker = options[choice.index]?.worker
     invariant(worker !== undefined, `policy '${policy.name}' chooses one of its candidates`)
     return {
-      placement: placementOf(policy.name, question, choice, unneeded ?? seen?.noLocality ?? null, skipped),
+      placement: placementOf(request, policy.name, question, choice, {
+        noLocality: unneeded ?? seen?.noLocality ?? null,
+        blockSizeTokens: worker.record.kv_block_size,
+        claimed: options.map((_, index) => seen?.found[index]?.claimedBlocks ?? 0),
+        skipped,
+      }),
       worker,
-      blocks: seen?.found[choice.index]?.hashes ?? noHashes,
+      blocks: joined(seen?.found[choice.index]?.hashes ?? noHashes),
       commit: () => policy.commit?.(question, choice),
     }
   }
 
   #candidate(target: RouteTarget, found: Found | undefined): Candidate {
     const load = this.#options.ledger.of(target.routeKey)
+    const claimedBlocks = found?.claimedBlocks ?? 0
     return {
       target,
-      requestBlocks: found?.hashes.length ?? 0,
-      overlapBlocks: found?.overlapBlocks ?? 0,
+      requestBlocks: found ? countOf(found.hashes) : 0,
+      overlapBlocks: Math.floor(claimedBlocks * this.#options.trustOf(target.routeKey)),
       activeBlocks: load.activeBlocks,
       requestsInFlight: load.requestsInFlight,
     }
@@ -111,22 +123,43 @@ export class Placer<W extends PlaceableWorker> {
   ): { found: Found[]; noLocality: NoLocalityReason | null } {
     const sizes = new Set(options.map(({ worker }) => worker.record.kv_block_size ?? 0))
     sizes.delete(0)
-    const found: Found[] = options.map(() => ({ hashes: noHashes, overlapBlocks: 0 }))
-    let longest: BigUint64Array = noHashes
+    const found: Found[] = options.map(() => ({ hashes: noHashes, claimedBlocks: 0 }))
+    let longest = noHashes
     for (const size of sizes) {
       const hashes = request.hashes(size)
-      if (hashes.length > longest.length) longest = hashes
-      const overlaps = this.#match(hashes)
-      for (const [index, { worker, view }] of options.entries()) {
-        if (worker.record.kv_block_size !== size) continue
-        found[index] = { hashes, overlapBlocks: view ? (overlaps[view.target] ?? 0) : 0 }
+      if (countOf(hashes) > countOf(longest)) longest = hashes
+      for (const [index, { worker }] of options.entries()) {
+        if (worker.record.kv_block_size === size) found[index] = { hashes, claimedBlocks: 0 }
+      }
+      for (const each of hashes) {
+        const overlaps = this.#match(each)
+        for (const [index, { worker, view }] of options.entries()) {
+          if (worker.record.kv_block_size !== size || !view) continue
+          ;(found[index] as Found).claimedBlocks += overlaps[view.target] ?? 0
+        }
       }
     }
     // A worker without a block size has to compute the prompt like any other; counted as nothing it would look free.
     for (const [index, { worker }] of options.entries()) {
-      if (!worker.record.kv_block_size) found[index] = { hashes: longest, overlapBlocks: 0 }
+      if (!worker.record.kv_block_size) found[index] = { hashes: longest, claimedBlocks: 0 }
     }
-    return { found, noLocality: whyBlind(request, options, longest.length, sizes.size) }
+    return { found, noLocality: this.#whyBlind(request, options, countOf(longest), sizes.size) }
+  }
+
+  #whyBlind(
+    request: PreparedRequest,
+    options: readonly PlaceableTarget[],
+    blocksMax: number,
+    sizeCount: number,
+  ): NoLocalityReason | null {
+    if (request.hints.isMultimodal) return 'multimodal'
+    const tokenless = request.tokenlessReason
+    if (tokenless !== undefined) return tokenless
+    if (sizeCount === 0) return 'no-block-size'
+    if (blocksMax === 0) return 'too-short'
+    const viewed = options.filter(({ view }) => view !== undefined)
+    if (viewed.length === 0) return 'no-cache-view'
+    return viewed.some(({ target }) => this.#options.trustOf(target.routeKey) > 0) ? null : 'view-unsure'
   }
 
   #match(hashes: BigUint64Array): Uint32Array {
@@ -139,8 +172,26 @@ export class Placer<W extends PlaceableWorker> {
 }
 
 interface Found {
-  readonly hashes: BigUint64Array
-  readonly overlapBlocks: number
+  /** Of each prompt. */
+  readonly hashes: readonly BigUint64Array[]
+  claimedBlocks: number
+}
+
+function countOf(hashes: readonly BigUint64Array[]): number {
+  let count = 0
+  for (const { length } of hashes) count += length
+  return count
+}
+
+function joined(hashes: readonly BigUint64Array[]): BigUint64Array {
+  if (hashes.length === 1) return hashes[0] as BigUint64Array
+  const all = new BigUint64Array(countOf(hashes))
+  let at = 0
+  for (const each of hashes) {
+    all.set(each, at)
+    at += each.length
+  }
+  return all
 }
 
 function whyUnneeded(
@@ -150,30 +201,21 @@ function whyUnneeded(
 ): NoLocalityReason | undefined {
   if (!policy.usesCache) return 'policy'
   // A lone candidate is not chosen. Its prompts are looked at all the same until one went well.
-  return candidateCount === 1 && request.prompts.isProven ? 'single-candidate' : undefined
-}
-
-function whyBlind(
-  request: PreparedRequest,
-  options: readonly PlaceableTarget[],
-  blocksMax: number,
-  sizeCount: number,
-): NoLocalityReason | null {
-  const tokenless = request.tokenlessReason
-  if (request.hints.isMultimodal) return 'multimodal'
-  if (tokenless !== undefined) return tokenless
-  if (sizeCount === 0) return 'no-block-size'
-  if (blocksMax === 0) return 'too-short'
-  return options.some(({ view }) => view !== undefined) ? null : 'no-cache-view'
+  const isLone = candidateCount === 1 && request.prompts.isProven && !request.isPromptRead
+  return isLone ? 'single-candidate' : undefined
 }
 
 function placementOf(
+  request: PreparedRequest,
   policy: string,
   { model, role, candidates }: PolicyQuestion,
   choice: PolicyChoice,
-  noLocality: NoLocalityReason | null,
-  skipped: readonly SkippedWorker[],
+  facts: Pick<Placement, 'noLocality' | 'blockSizeTokens' | 'skipped'> & {
+    /** By candidate. */
+    readonly claimed: readonly number[]
+  },
 ): Placement {
+  const { claimed, ...rest } = facts
   const chosen = candidates[choice.index] as Candidate
   return {
     model,
@@ -184,14 +226,16 @@ function placementOf(
     routeKey: chosen.target.routeKey,
     requestBlocks: chosen.requestBlocks,
     overlapBlocks: chosen.overlapBlocks,
-    noLocality,
-    candidates: candidates.map(({ target, ...facts }, index) => ({
+    claimedBlocks: claimed[choice.index] ?? 0,
+    promptTokens: request.promptTokens ?? null,
+    ...rest,
+    candidates: candidates.map(({ target, ...counts }, index) => ({
       workerId: target.workerId,
       rank: target.rank,
       routeKey: target.routeKey,
-      ...facts,
+      ...counts,
+      claimedBlocks: claimed[index] ?? 0,
       cost: choice.costs?.[index] ?? null,
     })),
-    skipped,
   }
 }

@@ -9,7 +9,7 @@ export interface Candidate {
   readonly target: RouteTarget
   /** Full KV blocks of the prompt under this worker's block size; 0 when the prompt is not known as tokens. */
   readonly requestBlocks: number
-  /** How many of them, from the first on, this target holds. */
+  /** How many of them, from the first on, this target holds, as far as its view is believed. */
   readonly overlapBlocks: number
   /** Distinct blocks of requests in flight on this target. */
   readonly activeBlocks: number

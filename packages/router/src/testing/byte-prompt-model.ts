@@ -34,4 +34,11 @@ export class BytePromptModel implements PromptModel {
     if (Array.isArray(body.prompt) && typeof body.prompt[0] === 'number') return Uint32Array.from(body.prompt)
     throw new PromptError('INFERA_ROUTER_NOT_TOKENIZABLE', 'a batch of prompts is not one prompt')
   }
+
+  tokenizePrompts(path: InferencePath, body: InferenceBody): readonly Uint32Array[] {
+    const { prompt } = body
+    const isBatch = Array.isArray(prompt) && typeof prompt[0] !== 'number'
+    if (path === '/v1/chat/completions' || !isBatch) return [this.tokenize(path, body)]
+    return prompt.map((each) => this.tokenize(path, { prompt: each }))
+  }
 }

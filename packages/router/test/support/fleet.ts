@@ -22,6 +22,9 @@ export const bytePrompt: PromptModel = {
   tokenize(path, body) {
     return this.encode(path === '/v1/chat/completions' ? this.renderChat(body) : String(body.prompt))
   },
+  tokenizePrompts(path, body) {
+    return [this.tokenize(path, body)]
+  },
 }
 
 export function workerRecord(workerId: string, more: Record<string, unknown> = {}): WorkerRecord {

@@ -40,7 +40,7 @@ const request = {
   path: '/v1/chat/completions',
   body: { model: 'm', messages: [{ role: 'user', content: 'hi' }] },
 } as const
-const { workerId } = router.route(request)
+const { workerId } = await router.route(request)
 const { implementation } = router.stats().index
 let answer = ''
 for await (const chunk of (await router.dispatch(request)).body) answer += new TextDecoder().decode(chunk)

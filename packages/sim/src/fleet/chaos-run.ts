@@ -9,7 +9,7 @@ import { type PreparedTurn, prepareTurns } from '../workload/prepare-turns.js'
 import { sharedPrompt } from '../workload/shared-prompt.js'
 import { ChaosOptions } from './chaos-options.js'
 import { FaultInjector } from './fault-injector.js'
-import { boundFacts, engineFacts, type TimerBaseline, viewFacts } from './fleet-facts.js'
+import { areViewsWhole, boundFacts, engineFacts, type TimerBaseline, viewFacts } from './fleet-facts.js'
 import { FleetPatrol } from './fleet-patrol.js'
 import { HealthWatch } from './health-watch.js'
 import { SimFleet } from './sim-fleet.js'
@@ -84,7 +84,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     unendedRequestIds: run.unended,
     engines: engineFacts(fleet),
     books: fleet.router.stats(),
-    views: viewFacts(fleet),
+    views: await viewFacts(fleet),
     bounds: [...boundFacts(fleet, run.baseline), gapFacts(fleet, run.injector.log)],
     seenFaults: [...run.patrol.faults, ...(isSettled ? [] : ['the fleet had not settled in time'])],
     leftovers: run.patrol.leftovers,
@@ -157,7 +157,7 @@ class Run {
     return (
       this.fleet.isWhole &&
       boundFacts(this.fleet, this.baseline).every(({ count, countMax }) => count <= countMax) &&
-      viewFacts(this.fleet, { isQuick: true }).every((view) => view.believedBlocks === view.heldBlocks)
+      areViewsWhole(this.fleet)
     )
   }
 

@@ -23,28 +23,32 @@ export function engineFacts(fleet: SimFleet): EngineFacts[] {
   })
 }
 
+/** Whether the router's counts of what each worker holds are the engines' own. */
+export function areViewsWhole(fleet: SimFleet): boolean {
+  return fleet.nodes.every(({ workerId, engine }) => believedBlocks(fleet, workerId) === engine.cachedBlocks)
+}
+
 /**
  * What the router believes of each worker's cache, asked for as a request would: for each chain that an engine holds, the overlap
  * of a prompt that is that chain. Together with equal counts that means equal sets.
- * @param options.isQuick compares counts alone
  */
-export function viewFacts(fleet: SimFleet, { isQuick = false } = {}): ViewFacts[] {
-  return fleet.nodes.map((node) => {
-    const { workerId, engine } = node
+export async function viewFacts(fleet: SimFleet): Promise<ViewFacts[]> {
+  const facts: ViewFacts[] = []
+  for (const { workerId, engine } of fleet.nodes) {
     const { blockSizeTokens } = engine.options
-    const chains = isQuick
-      ? []
-      : engine.cachedChains().map((tokens) => ({
-          heldBlocks: tokens.length / blockSizeTokens,
-          believedBlocks: overlapOf(fleet, workerId, tokens),
-        }))
-    return {
-      workerId,
-      believedBlocks: fleet.router.cacheView(workerId, 0)?.blockCount ?? 0,
-      heldBlocks: engine.cachedBlocks,
-      chains,
+    const chains: { heldBlocks: number; believedBlocks: number }[] = []
+    for (const tokens of engine.cachedChains()) {
+      const heldBlocks = tokens.length / blockSizeTokens
+      chains.push({ heldBlocks, believedBlocks: await overlapOf(fleet, workerId, tokens) })
     }
-  })
+    const heldBlocks = engine.cachedBlocks
+    facts.push({ workerId, believedBlocks: believedBlocks(fleet, workerId), heldBlocks, chains })
+  }
+  return facts
+}
+
+function believedBlocks(fleet: SimFleet, workerId: string): number {
+  return fleet.router.cacheView(workerId, 0)?.blockCount ?? 0
 }
 
 /** What must be back to what it was before anything was asked. */
@@ -65,10 +69,10 @@ export function boundFacts(fleet: SimFleet, baseline: TimerBaseline): BoundFacts
   ]
 }
 
-function overlapOf(fleet: SimFleet, workerId: string, tokens: Uint32Array): number {
+async function overlapOf(fleet: SimFleet, workerId: string, tokens: Uint32Array): Promise<number> {
   try {
     const body = { model: fleet.model, prompt: Array.from(tokens) }
-    const { candidates } = fleet.router.route({ path: '/v1/completions', body })
+    const { candidates } = await fleet.router.route({ path: '/v1/completions', body })
     return candidates.find((candidate) => candidate.workerId === workerId)?.overlapBlocks ?? 0
   } catch {
     return 0 // nobody can be picked, so nothing is believed of anybody

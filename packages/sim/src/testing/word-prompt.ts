@@ -28,6 +28,10 @@ export function wordPrompt(): PromptModel {
       .map(({ role, content }) => `<${role}>${content}\n`)
       .concat('<assistant>')
       .join('')
+  const tokenize: PromptModel['tokenize'] = (path, body) => {
+    if (path === '/v1/chat/completions') return encode(renderChat(body))
+    return typeof body.prompt === 'string' ? encode(body.prompt) : Uint32Array.from(body.prompt as number[])
+  }
   return {
     folder: 'words',
     tokenizerDigest: '0123456789abcdef',
@@ -35,9 +39,7 @@ export function wordPrompt(): PromptModel {
     renderChat,
     encode,
     decode,
-    tokenize: (path, body) => {
-      if (path === '/v1/chat/completions') return encode(renderChat(body))
-      return typeof body.prompt === 'string' ? encode(body.prompt) : Uint32Array.from(body.prompt as number[])
-    },
+    tokenize,
+    tokenizePrompts: (path, body) => [tokenize(path, body)],
   }
 }

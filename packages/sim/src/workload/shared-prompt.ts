@@ -9,6 +9,17 @@ const promptsMax = 8192
  */
 export function sharedPrompt(inner: PromptModel): PromptModel {
   const known = new Map<string, Uint32Array>()
+  const tokenize = (path: InferencePath, body: InferenceBody): Uint32Array => {
+    if (path === '/v1/completions' && Array.isArray(body.prompt)) return inner.tokenize(path, body)
+    const key = `${path} ${JSON.stringify([body.messages, body.prompt, body.tools])}`
+    let tokens = known.get(key)
+    if (!tokens) {
+      tokens = inner.tokenize(path, body)
+      if (known.size >= promptsMax) known.delete(known.keys().next().value as string)
+      known.set(key, tokens)
+    }
+    return tokens
+  }
   return {
     folder: inner.folder,
     tokenizerDigest: inner.tokenizerDigest,
@@ -16,16 +27,10 @@ export function sharedPrompt(inner: PromptModel): PromptModel {
     renderChat: (body) => inner.renderChat(body),
     encode: (text) => inner.encode(text),
     decode: (ids) => inner.decode(ids),
-    tokenize: (path: InferencePath, body: InferenceBody) => {
-      if (path === '/v1/completions' && Array.isArray(body.prompt)) return inner.tokenize(path, body)
-      const key = `${path} ${JSON.stringify([body.messages, body.prompt, body.tools])}`
-      let tokens = known.get(key)
-      if (!tokens) {
-        tokens = inner.tokenize(path, body)
-        if (known.size >= promptsMax) known.delete(known.keys().next().value as string)
-        known.set(key, tokens)
-      }
-      return tokens
-    },
+    tokenize,
+    tokenizePrompts: (path, body) =>
+      path === '/v1/completions' && Array.isArray(body.prompt)
+        ? inner.tokenizePrompts(path, body)
+        : [tokenize(path, body)],
   }
 }
