@@ -77,6 +77,11 @@ const Settings = z.strictObject({
     .int()
     .positive()
     .default(16 * 1024),
+  /**
+   * How long engines are told that a prompt's cache is worth keeping where the client asks for nothing; `off`: they are told
+   * nothing at all.
+   */
+  retentionHints: z.enum(['off', 'none', 'short', 'long']).default('off'),
   /** How long `close` waits for running requests, ms. */
   closeTimeoutMs: duration().nonnegative().default(30_000),
 })

@@ -16,9 +16,9 @@ function firstGroups(text: string, pattern: RegExp): string[] {
   return [...text.matchAll(pattern)].map((match) => match[1] as string)
 }
 
-/** The default that the README states for an option, `16 Mi` as a number, a path in backticks; undefined when it states none. */
+/** The default that the README states for an option, `16 Mi` as a number, a path or a word in backticks; undefined when it states none. */
 function statedDefault(option: string): number | string | undefined {
-  const path = new RegExp(`^\\| \`${option}\` \\| \`(/[^\`]*)\` \\|`, 'm').exec(readme)?.[1]
+  const path = new RegExp(`^\\| \`${option}\` \\| \`(/[^\`]*|[a-z]+)\` \\|`, 'm').exec(readme)?.[1]
   if (path !== undefined) return path
   const cell = new RegExp(`^\\| \`${option}\` \\| (\\d+)( Mi)? \\|`, 'm').exec(readme)
   return cell ? Number(cell[1]) * (cell[2] ? mebi : 1) : undefined

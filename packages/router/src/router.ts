@@ -13,6 +13,7 @@ import { createPrefixIndex, nativeStatus, type PrefixIndex, tiers } from '@infer
 import { pickChannel, type RequestMessage, requestChannel } from './channels.js'
 import { Dispatcher, type DispatchResult } from './dispatch/dispatcher.js'
 import type { BodyTap } from './dispatch/response-body.js'
+import { effectiveRetention } from './dispatch/retention-hints.js'
 import { type RequestOutcome, RunningRequest } from './dispatch/running-request.js'
 import { workerRequest } from './dispatch/worker-request.js'
 import { Emitter, type Events } from './emitter.js'
@@ -110,7 +111,7 @@ export class Router {
     this.#models = models
     this.#clock = options.clock ?? systemClock
     this.#logger = options.logger ?? silentLogger
-    this.#prompts = new PromptBook(this.#logger)
+    this.#prompts = new PromptBook(this.#logger, { live })
     this.#emitter = new Emitter((error, type) => {
       this.#logger.error(
         { event: type, error: error instanceof Error ? (error.stack ?? error.message) : String(error) },
@@ -247,6 +248,7 @@ export class Router {
         requestId,
         running,
         limits,
+        retention: effectiveRetention(prepared.hints, limits.retentionHints),
         onPick: (placement, attempt) => {
           facts = { ...facts, workerId: placement.workerId }
           this.#picked(placement, requestId, attempt)
@@ -331,7 +333,7 @@ export class Router {
   destroy(error: Error = new RouterClosedError('destroyed')): Promise<void> {
     this.#enter('closed')
     for (const running of [...this.#running]) running.abort(error)
-    this.#closed ??= this.#fleet.close()
+    this.#closed ??= this.#letGo()
     return this.#closed
   }
 
@@ -372,7 +374,11 @@ export class Router {
     )
     await Promise.race([idle, timeout])
     this.#enter('closed')
-    await this.#fleet.close()
+    await this.#letGo()
+  }
+
+  async #letGo(): Promise<void> {
+    await Promise.all([this.#fleet.close(), this.#prompts.close()])
   }
 
   #prepare(request: RouteRequest): PreparedRequest {

@@ -22,7 +22,7 @@ import { FleetPlanes } from './fleet/fleet-planes.js'
 import { HttpListener } from './http/listener.js'
 import { Operations } from './http/operations.js'
 import { ServerMetrics } from './metrics.js'
-import { InferaServerOptions, type ResolvedServerOptions } from './options.js'
+import { InferaServerOptions, type ResolvedServerOptions, type ServedModel } from './options.js'
 import { version } from './version.js'
 
 export interface InferaServerPorts {
@@ -84,7 +84,7 @@ export class InferaServer {
   }
 
   /** The models whose prompts this server understands, in the order given. */
-  get models(): readonly { readonly name: string; readonly folder: string }[] {
+  get models(): readonly ServedModel[] {
     return this.#options.models.length > 0 ? this.#options.models : defaultModels
   }
 
@@ -212,9 +212,14 @@ export class InferaServer {
       discovery: this.#discovery,
       transports: planes.transports,
       kvEvents: planes.kvEvents,
-      models: [...prompts].map(([name, prompt]) => ({ name, prompt })),
+      models: this.models.map(({ name, adapters }) => ({
+        name,
+        prompt: prompts.get(name) as PromptModel,
+        ...(adapters === undefined ? {} : { adapters: [...adapters] }),
+      })),
       policy: this.#options.policy,
       overlapWeight: this.#options.overlapWeight,
+      retentionHints: this.#options.retentionHints,
       prefillOverlapWeight: this.#options.prefillOverlapWeight,
       decodeOverlapWeight: this.#options.decodeOverlapWeight,
       requestRetriesMax: this.#options.requestRetriesMax,

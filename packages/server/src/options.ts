@@ -11,7 +11,11 @@ export const ServedModel = z.strictObject({
   name: z.string().min(1),
   /** Folder with tokenizer.json, tokenizer_config.json and, where it is a file of its own, chat_template.jinja. */
   folder: z.string().min(1),
+  /** LoRA adapters of it that clients ask for by name. */
+  adapters: z.array(z.string().min(1)).optional(),
 })
+
+export type ServedModel = z.output<typeof ServedModel>
 
 /** An HTTP worker that does not announce itself. */
 export const StaticWorker = z.strictObject({
@@ -32,6 +36,8 @@ export const InferaServerOptions = z.strictObject({
   /** The same for prefill and decode workers; null: the same. */
   prefillOverlapWeight: z.number().nonnegative().nullable().default(null),
   decodeOverlapWeight: z.number().nonnegative().nullable().default(null),
+  /** How long engines are told that a prompt's cache is worth keeping where the client asks for nothing; off: nothing is told. */
+  retentionHints: z.enum(['off', 'none', 'short', 'long']).default('off'),
   /** Further workers tried after the first, before the first byte reached the client. */
   requestRetriesMax: z.int().min(0).max(16).default(2),
   /** From sending to a worker until its first byte; then the next one is tried. null: no limit. */

@@ -9,11 +9,13 @@ import {
 } from '@infera/fleet'
 import { NoWorkerError, WorkersFailedError } from '../errors.js'
 import type { PreparedRequest } from '../request/prepared-request.js'
+import type { Retention } from '../scheduling/cache-hints.js'
 import { describeSkipped } from '../scheduling/filter.js'
 import type { LoadLedger } from '../scheduling/load-ledger.js'
 import type { Placement } from '../scheduling/placement.js'
 import { type PlaceableWorker, type Placer, type Plan, promptNeeded } from '../scheduling/placer.js'
 import { type BodyTap, ResponseBody } from './response-body.js'
+import { withRetention } from './retention-hints.js'
 import { outcomeOf, type RunningRequest } from './running-request.js'
 import { WaitLimit } from './wait-limit.js'
 import { withRank } from './worker-request.js'
@@ -58,6 +60,8 @@ export interface DispatchLimits {
 export interface DispatchHooks {
   readonly requestId: string
   readonly limits: DispatchLimits
+  /** What engines are told of how long the prompt's cache is worth keeping; undefined: nothing. */
+  readonly retention: Retention | undefined
   /** Finished when `dispatch` throws, or else when the answer's body ends. */
   readonly running: RunningRequest
   /** Called for each placement that is acted upon. @param attempt 1 for the first */
@@ -181,7 +185,7 @@ export class Dispatcher<W extends PlaceableWorker> {
     plan: Plan<W>,
     request: TransportRequest,
     attempt: number,
-    { running, limits, onPick }: DispatchHooks,
+    { running, limits, retention, onPick }: DispatchHooks,
   ): Promise<Attempt> {
     const { record } = plan.worker
     const booking = this.#options.ledger.book(plan.placement.routeKey, plan.blocks)
@@ -190,7 +194,7 @@ export class Dispatcher<W extends PlaceableWorker> {
     onPick(plan.placement, attempt)
     const limit = this.#limit(record.worker_id, limits.firstByteTimeoutMs, running, 'sent no byte')
     try {
-      const sent = withRank(request, plan.placement.rank)
+      const sent = withRank(withRetention(request, record, retention), plan.placement.rank)
       return await limit.wait(this.#answerOf(record, sent, signal, running))
     } catch (error) {
       running.throwIfAborted()

@@ -11,6 +11,8 @@ const flags: ServerFlags = {
   routerPolicy: 'kv-aware',
   routerMode: 'auto',
   kvOverlapWeight: 1,
+  routerDefaultRetention: 'off' as const,
+  adapter: [],
   model: [],
   maxBodyBytes: 1,
   requestMaxRetries: 0,

@@ -7,6 +7,7 @@ const inferaDefaults: Readonly<Record<string, unknown>> = {
   requestTransport: 'nats',
   kvEventTransport: 'nats',
   requestMaxRetries: 1,
+  routerDefaultRetention: 'long',
 }
 
 /** Puts the defaults of the profile in the place of our own; whatever was said, wherever, wins. */

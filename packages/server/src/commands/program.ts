@@ -212,6 +212,20 @@ function withServerOptions(command: Command): Command {
       'tokens per KV block that every worker must have; default: each its own',
       wholeNumber(1, 1_048_576),
     )
+    .addOption(
+      new Option(
+        '--router-default-retention <level>',
+        "how long engines are told to keep a prompt's cache where the client asks for nothing; off tells them nothing",
+      )
+        .choices(['off', 'none', 'short', 'long'])
+        .default('off'),
+    )
+    .option(
+      '--adapter <model=adapter>',
+      'a LoRA adapter of a --model that clients ask for by its name; repeatable',
+      collect,
+      [],
+    )
     .option(
       '--model <name=folder>',
       'a model and the folder of its tokenizer.json and chat template; repeatable; default: the simulated model',

@@ -17,7 +17,9 @@ export interface ServerFlags extends JoinTokenFlags {
   readonly kvPrefillOverlapWeight?: number
   readonly kvDecodeOverlapWeight?: number
   readonly kvBlockSize?: number
+  readonly routerDefaultRetention: 'off' | 'none' | 'short' | 'long'
   readonly model: readonly string[]
+  readonly adapter: readonly string[]
   readonly worker?: readonly string[]
   readonly maxBodyBytes: number
   readonly requestMaxRetries: number
@@ -60,6 +62,7 @@ export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerO
     prefillOverlapWeight: flags.kvPrefillOverlapWeight ?? null,
     decodeOverlapWeight: flags.kvDecodeOverlapWeight ?? null,
     ...(flags.kvBlockSize === undefined ? {} : { kvBlockSize: flags.kvBlockSize }),
+    retentionHints: flags.routerDefaultRetention,
     requestRetriesMax: flags.requestMaxRetries,
     firstByteTimeoutMs: flags.firstByteTimeout === 0 ? null : flags.firstByteTimeout,
     idleTimeoutMs: flags.idleTimeout === 0 ? null : flags.idleTimeout,
@@ -75,11 +78,25 @@ export function serverOptions(flags: ServerFlags, logger: Logger): InferaServerO
   }
 }
 
-function modelsOf({ model, routerTokenizerPath }: ServerFlags): NonNullable<InferaServerOptions['models']> {
+function modelsOf({
+  model,
+  adapter,
+  routerTokenizerPath,
+}: ServerFlags): NonNullable<InferaServerOptions['models']> {
+  const adapters = adapter.map((text) => {
+    const [base, name] = pair('--adapter', text, 'model=adapter')
+    return { base, name }
+  })
   const named = model.map((text) => {
     const [name, folder] = pair('--model', text, 'name=folder')
-    return { name, folder }
+    return { name, folder, adapters: adapters.filter(({ base }) => base === name).map((one) => one.name) }
   })
+  const stray = adapters.find(({ base }) => !named.some(({ name }) => name === base))
+  if (stray)
+    throw new ServerError(
+      'INFERA_SERVER_OPTIONS',
+      `--adapter names the model '${stray.base}', which no --model names; add --model ${stray.base}=<folder>`,
+    )
   return routerTokenizerPath === undefined
     ? named
     : [...named, { name: anyModel, folder: routerTokenizerPath }]
