@@ -1,7 +1,12 @@
 import { defineConfig } from 'tsup'
 
 export default defineConfig({
-  entry: ['src/index.ts', 'src/prompt.ts'],
+  entry: {
+    index: 'src/index.ts',
+    prompt: 'src/prompt.ts',
+    // A thread's entry; `startThread` looks for it beside itself, which is in the root of dist/.
+    'prompt-thread': 'src/prompt/threads/prompt-thread.ts',
+  },
   format: ['esm'],
   target: 'node20',
   sourcemap: true,

@@ -118,11 +118,16 @@ const Model = z.union([
   z.strictObject({
     name: modelName,
     adapters,
+    folder: z.string().min(1).optional(),
     prompt: z.custom<PromptModel>((value) => typeof value === 'object' && value !== null),
   }),
 ])
 
-/** A model by the name that clients send, with the folder of its tokenizer and chat template, or loaded already. */
+/**
+ * A model by the name that clients send, with the folder of its tokenizer and chat template, or loaded already. One that is
+ * loaded from a folder that is named as well is loaded from there once more by each thread that reads long prompts; without
+ * the folder, all its prompts are read on the event loop.
+ */
 export type ModelOptions = z.output<typeof Model>
 
 /** The README has each with its default and unit. */

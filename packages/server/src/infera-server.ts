@@ -212,8 +212,9 @@ export class InferaServer {
       discovery: this.#discovery,
       transports: planes.transports,
       kvEvents: planes.kvEvents,
-      models: this.models.map(({ name, adapters }) => ({
+      models: this.models.map(({ name, folder, adapters }) => ({
         name,
+        folder,
         prompt: prompts.get(name) as PromptModel,
         ...(adapters === undefined ? {} : { adapters: [...adapters] }),
       })),

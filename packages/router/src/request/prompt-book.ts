@@ -1,9 +1,11 @@
 import type { Logger } from '@infera/fleet'
 import { ModelFolderError, PromptError, type RouterErrorCode } from '../errors.js'
+import type { SettingsSource } from '../live-options.js'
 import type { ModelOptions } from '../options.js'
-import { parsePromptBody } from '../prompt/json/prompt-body.js'
 import { loadPromptModel } from '../prompt/load-prompt-model.js'
 import type { InferenceBody, InferencePath, PromptModel } from '../prompt/prompt-model.js'
+import { PromptThreads } from '../prompt/threads/prompt-threads.js'
+import { tokenizeRawBody } from '../prompt/threads/raw-prompts.js'
 
 /** Why a prompt is not known as tokens. */
 export type TokenlessReason = 'no-tokenizer' | 'template-error' | 'not-tokenizable' | 'tokenizer-busy'
@@ -20,21 +22,34 @@ export interface PromptStatus {
   readonly last_error_code: RouterErrorCode | null
 }
 
+/** Where the prompts of long bodies are tokenized. */
+export interface LongPrompts {
+  readonly threads: PromptThreads
+  readonly live: SettingsSource<'threadBytesMin'>
+}
+
 /** The prompts of one model and what became of them. */
 export class ModelPrompts {
   readonly #modelName: string
   readonly #prompt: PromptModel | undefined
   readonly #logger: Logger
+  readonly #longPrompts: LongPrompts | undefined
   #templateFailureCount = 0
   #lastErrorCode: RouterErrorCode | null = null
   #isFailing = false
   #hasSucceeded = false
   #hasWarned = false
 
-  constructor(modelName: string, prompt: PromptModel | undefined, logger: Logger) {
+  /** @param options.longPrompts where prompts of long bodies are tokenized; undefined: here, as all others */
+  constructor(
+    modelName: string,
+    prompt: PromptModel | undefined,
+    options: { logger: Logger; longPrompts?: LongPrompts | undefined },
+  ) {
     this.#modelName = modelName
     this.#prompt = prompt
-    this.#logger = logger
+    this.#logger = options.logger
+    this.#longPrompts = options.longPrompts
   }
 
   get status(): PromptStatus {
@@ -64,12 +79,30 @@ export class ModelPrompts {
     rawBody: Uint8Array | undefined,
   ): PromptOutcome | Promise<PromptOutcome> {
     if (!this.#prompt) return 'no-tokenizer'
+    const long = this.#longPrompts
+    if (rawBody && long?.threads.canRun && rawBody.length >= long.live.settings.threadBytesMin)
+      return this.#tokenizeOnThread(long.threads, path, rawBody)
     try {
-      const exact = rawBody === undefined ? body : parsePromptBody(textOf(rawBody))
-      return this.#succeeded(this.#prompt.tokenizePrompts(path, exact))
+      return this.#succeeded(
+        rawBody === undefined
+          ? this.#prompt.tokenizePrompts(path, body)
+          : tokenizeRawBody(this.#prompt, path, rawBody),
+      )
     } catch (error) {
       return this.#failed(error)
     }
+  }
+
+  #tokenizeOnThread(
+    threads: PromptThreads,
+    path: InferencePath,
+    rawBody: Uint8Array,
+  ): Promise<PromptOutcome> | TokenlessReason {
+    const answer = threads.tokenize({ model: this.#modelName, path, rawBody })
+    if (!answer) return 'tokenizer-busy'
+    return answer.then((outcome) =>
+      'prompts' in outcome ? this.#succeeded(outcome.prompts) : this.#failed(outcome.error),
+    )
   }
 
   #succeeded(prompts: readonly Uint32Array[]): readonly Uint32Array[] {
@@ -106,11 +139,15 @@ export class PromptBook {
   /** Adapter -> the model that it belongs to. */
   readonly #bases = new Map<string, string>()
   readonly #logger: Logger
+  readonly #live: SettingsSource<'threadBytesMin'> | undefined
   readonly #stranger: ModelPrompts
+  #threads: PromptThreads | undefined
 
-  constructor(logger: Logger) {
+  /** @param options.live when long bodies go to threads, if their model is from a folder; undefined: never */
+  constructor(logger: Logger, options: { live?: SettingsSource<'threadBytesMin'> } = {}) {
     this.#logger = logger
-    this.#stranger = new ModelPrompts('', undefined, logger)
+    this.#live = options.live
+    this.#stranger = new ModelPrompts('', undefined, { logger })
   }
 
   get modelNames(): readonly string[] {
@@ -137,11 +174,27 @@ export class PromptBook {
 
   /** @throws ModelFolderError naming the folder that cannot be used */
   async load(models: readonly ModelOptions[]): Promise<void> {
-    for (const model of models) {
-      for (const adapter of model.adapters ?? []) this.#bases.set(adapter, model.name)
-      const prompt = 'prompt' in model ? model.prompt : await loadFolder(model)
-      this.#byModel.set(model.name, new ModelPrompts(model.name, prompt, this.#logger))
+    const opened: { readonly model: ModelOptions; readonly prompt: PromptModel }[] = []
+    for (const model of models)
+      opened.push({ model, prompt: 'prompt' in model ? model.prompt : await loadFolder(model) })
+    const logger = this.#logger
+    const fromFolders = opened.flatMap(({ model, prompt: { tokenizerDigest } }) =>
+      model.folder === undefined ? [] : [{ name: model.name, folder: model.folder, tokenizerDigest }],
+    )
+    const threads = new PromptThreads({ models: fromFolders, logger })
+    this.#threads = threads
+    const longPrompts = this.#live && { threads, live: this.#live }
+    for (const { model, prompt } of opened) {
+      const { name, adapters = [] } = model
+      for (const adapter of adapters) this.#bases.set(adapter, name)
+      const options = { logger, longPrompts: model.folder === undefined ? undefined : longPrompts }
+      this.#byModel.set(name, new ModelPrompts(name, prompt, options))
     }
+  }
+
+  /** Ends the threads; prompts that they have not answered are not tokenizable. Idempotent. */
+  async close(): Promise<void> {
+    await this.#threads?.close()
   }
 }
 
@@ -158,8 +211,4 @@ async function loadFolder({
     if (error instanceof ModelFolderError) throw error
     throw new ModelFolderError(`model '${name}' cannot be loaded from folder '${folder}'`, { cause: error })
   }
-}
-
-function textOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')
 }
