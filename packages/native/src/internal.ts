@@ -2,6 +2,4 @@
 export { indexSettings } from './options.js'
 export { chainBlockHashes as twinChainBlockHashes } from './twin/block-hash.js'
 export { chainParentOf as twinChainParentOf } from './twin/chain-identity.js'
-export { MemoryLedger } from './twin/memory-ledger.js'
 export { TwinPrefixIndex } from './twin/prefix-index.js'
-export { U64Table } from './twin/u64-table.js'

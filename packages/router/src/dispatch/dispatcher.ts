@@ -188,7 +188,7 @@ export class Dispatcher<W extends PlaceableWorker> {
     { running, limits, retention, onPick }: DispatchHooks,
   ): Promise<Attempt> {
     const { record } = plan.worker
-    const booking = this.#options.ledger.book(plan.placement.routeKey, plan.blocks)
+    const booking = this.#options.ledger.book(plan.placement.routeKey, plan.chains)
     const signal = running.beginAttempt(() => booking.release())
     plan.commit()
     onPick(plan.placement, attempt)

@@ -2,7 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Booking, LoadLedger } from './load-ledger.js'
 
-const hashes = (...values: number[]) => BigUint64Array.from(values, BigInt)
+const hashes = (...values: number[]) => [BigUint64Array.from(values, BigInt)]
+/** Of a prompt whose blocks are single digits: each stands for all before it too, as real hashes do. */
+const chained = (prompt: readonly number[]) =>
+  BigUint64Array.from(prompt, (_, at) => BigInt(`0x1${prompt.slice(0, at + 1).join('')}`))
 const idle = { requestsInFlight: 0, activeBlocks: 0 }
 
 describe('the load ledger', () => {
@@ -46,7 +49,7 @@ describe('the load ledger', () => {
 
   test('hashes that differ in one half alone are two blocks, and zero is one', () => {
     const ledger = new LoadLedger()
-    const booking = ledger.book('a', BigUint64Array.of(0n, 1n, 1n + (1n << 32n), 1n + (1n << 63n)))
+    const booking = ledger.book('a', [BigUint64Array.of(0n, 1n, 1n + (1n << 32n), 1n + (1n << 63n))])
     expect(ledger.of('a').activeBlocks).toBe(4)
     booking.release()
     expect(ledger.of('a')).toEqual(idle)
@@ -68,7 +71,7 @@ describe('the load ledger', () => {
         weight: 4,
         arbitrary: fc.record({
           key: fc.constantFrom('a', 'a#dp1', 'b'),
-          blocks: fc.array(fc.nat(12), { maxLength: 6 }),
+          prompts: fc.array(fc.array(fc.nat(2), { maxLength: 8 }), { maxLength: 2 }),
         }),
       },
       { weight: 6, arbitrary: fc.record({ release: fc.nat() }) },
@@ -79,15 +82,16 @@ describe('the load ledger', () => {
         const ledger = new LoadLedger()
         const made: {
           key: string
-          blocks: number[]
+          chains: BigUint64Array[]
           booking: Booking
           isOver: boolean
           isOrphan: boolean
         }[] = []
         for (const step of steps) {
           if ('key' in step) {
-            const booking = ledger.book(step.key, hashes(...step.blocks))
-            made.push({ ...step, booking, isOver: false, isOrphan: false })
+            const chains = step.prompts.map(chained)
+            const booking = ledger.book(step.key, chains)
+            made.push({ key: step.key, chains, booking, isOver: false, isOrphan: false })
           } else if ('release' in step) {
             const ended = made[step.release % Math.max(made.length, 1)]
             ended?.booking.release()
@@ -101,7 +105,7 @@ describe('the load ledger', () => {
             const live = made.filter((each) => each.key === key && !each.isOver && !each.isOrphan)
             expect(ledger.of(key)).toMatchObject({
               requestsInFlight: live.length,
-              activeBlocks: new Set(live.flatMap((each) => each.blocks)).size,
+              activeBlocks: new Set(live.flatMap(({ chains }) => chains.flatMap((chain) => [...chain]))).size,
             })
           }
         }

@@ -28,8 +28,8 @@ export const promptNeeded = Symbol('prompt needed')
 export interface Plan<W extends PlaceableWorker> {
   readonly placement: Placement
   readonly worker: W
-  /** Chained hashes of the prompt under the chosen worker's block size, to be booked. */
-  readonly blocks: BigUint64Array
+  /** Chained hashes of each prompt under the chosen worker's block size, to be booked. */
+  readonly chains: readonly BigUint64Array[]
   /** Tells the policy that the choice is acted upon. */
   commit(): void
 }
@@ -99,7 +99,7 @@ export class Placer<W extends PlaceableWorker> {
         skipped,
       }),
       worker,
-      blocks: joined(seen?.found[choice.index]?.hashes ?? noHashes),
+      chains: seen?.found[choice.index]?.hashes ?? noHashes,
       commit: () => policy.commit?.(question, choice),
     }
   }
@@ -181,17 +181,6 @@ function countOf(hashes: readonly BigUint64Array[]): number {
   let count = 0
   for (const { length } of hashes) count += length
   return count
-}
-
-function joined(hashes: readonly BigUint64Array[]): BigUint64Array {
-  if (hashes.length === 1) return hashes[0] as BigUint64Array
-  const all = new BigUint64Array(countOf(hashes))
-  let at = 0
-  for (const each of hashes) {
-    all.set(each, at)
-    at += each.length
-  }
-  return all
 }
 
 function whyUnneeded(

@@ -42,10 +42,8 @@ export class PolicyRig {
 
   /** Load of `count` blocks that no request of the test shares. */
   load(routeKey: string, count: number): Booking {
-    return this.ledger.book(
-      routeKey,
-      BigUint64Array.from({ length: count }, (_, index) => (1n << 62n) + BigInt(index)),
-    )
+    const chain = BigUint64Array.from({ length: count }, (_, index) => (1n << 62n) + BigInt(index))
+    return this.ledger.book(routeKey, [chain])
   }
 
   /** Decides and acts upon it; the request stays in flight until its booking is released. */
@@ -56,7 +54,7 @@ export class PolicyRig {
     const question = this.#question(request, targets)
     const choice = this.#policy.choose(question, this.#random)
     const { routeKey } = (question.candidates[choice.index] as Candidate).target
-    const booking = this.ledger.book(routeKey, BigUint64Array.from(request.blocks))
+    const booking = this.ledger.book(routeKey, [BigUint64Array.from(request.blocks)])
     this.#policy.commit?.(question, choice)
     return { routeKey, total: choice.costs?.[choice.index]?.total, booking }
   }
