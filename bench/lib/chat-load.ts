@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { setImmediate, setTimeout } from 'node:timers/promises'
 import {
   EmbeddedDiscovery,
   type KvEventMessage,
@@ -10,6 +11,7 @@ import { instantAnswer, instantRecord } from './instant-worker.js'
 
 export interface ChatLoadResult {
   readonly requestsPerSecond: number
+  /** Of the event loop that the router runs on, and that makes the requests as well. */
   readonly delayP99Ms: number
 }
 
@@ -28,7 +30,6 @@ export class ChatLoad {
   readonly #router: Router
   readonly #chats: Message[][]
   readonly #model: string
-  #last: ChatLoadResult | undefined
 
   private constructor(router: Router, model: string) {
     this.#router = router
@@ -52,18 +53,16 @@ export class ChatLoad {
     return load
   }
 
-  get last(): ChatLoadResult {
-    if (!this.#last) throw new Error('nothing was measured yet')
-    return this.#last
-  }
-
-  async measure(requestCount: number): Promise<ChatLoadResult> {
+  /** As fast as all chats go, each one request at a time; or at a pace, in requests per second. */
+  async measure(requestCount: number, pace = Number.POSITIVE_INFINITY): Promise<ChatLoadResult> {
     const delay = monitorEventLoopDelay({ resolution: 1 })
     delay.enable()
     const startedMs = performance.now()
-    let left = requestCount
+    let begun = 0
     const converse = async (chat: Message[]) => {
-      while (left-- > 0) {
+      while (begun < requestCount) {
+        const dueMs = startedMs + (begun++ * 1000) / pace
+        if (dueMs > performance.now()) await setTimeout(dueMs - performance.now())
         // A chat has the length it is named for: once it is much longer, it begins anew with what was said first.
         if (chat.length > messagesAtStart + 10) chat.length = messagesAtStart - 1
         const at = chat.length
@@ -74,11 +73,10 @@ export class ChatLoad {
     await Promise.all(this.#chats.map(converse))
     const tookMs = performance.now() - startedMs
     delay.disable()
-    this.#last = {
+    return {
       requestsPerSecond: (requestCount * 1000) / tookMs,
-      delayP99Ms: delay.percentile(99) / 1e6 - 1,
+      delayP99Ms: Math.max(0, delay.percentile(99) / 1e6 - 1),
     }
-    return this.#last
   }
 
   close(): Promise<void> {
@@ -86,6 +84,7 @@ export class ChatLoad {
   }
 
   async #ask(messages: readonly Message[]): Promise<void> {
+    await setImmediate() // as a request that comes from a socket, each in a turn of its own
     const rawBody = Buffer.from(JSON.stringify({ model: this.#model, messages }))
     const body = JSON.parse(rawBody.toString('utf8')) as Record<string, unknown>
     const { body: answer, placements } = await this.#router.dispatch({ path, body, rawBody })
