@@ -11,6 +11,7 @@ test.each([
   ['user:secret@host', 'user:***@host'],
   ['nats://u:a@h1:1,nats://u:b@h2:2', 'nats://u:***@h1:1,nats://u:***@h2:2'],
   ['tls://u:a@h1:1, h2:2', 'tls://u:***@h1:1,h2:2'],
+  ['tls://u:a, ,b@h1:1,h2:2,tls://u:c,d@h3', 'tls://u:***@h1:1,h2:2,tls://u:***@h3'],
 ])('%s is shown as %s', (url, shown) => {
   expect(redactNatsUrl(url)).toBe(shown)
 })
@@ -18,7 +19,8 @@ test.each([
 test('a password never shows, whatever is in it', () => {
   fc.assert(
     fc.property(fc.string({ minLength: 1 }), fc.boolean(), (noise, isToken) => {
-      const secret = `SECRET${noise.trim()}SECRET`
+      // Behind a comma, a scheme begins the next server, and must be percent-encoded in a password.
+      const secret = `SECRET${noise.replaceAll('://', '')}SECRET`
       const url = isToken ? `nats://${secret.replace(/:/g, '')}@host:4222` : `nats://user:${secret}@host:4222`
       expect(redactNatsUrl(url)).not.toContain('SECRET')
     }),

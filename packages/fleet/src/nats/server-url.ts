@@ -36,10 +36,13 @@ export function redactNatsUrl(url: string): string {
     .join(',')
 }
 
-/** A comma inside of a password is no separator: only one that is followed by an address without `@` before the next one is. */
+/**
+ * Passwords may hold commas. One separates servers where a scheme follows, or no `@` up to the next scheme: what stands in
+ * front of an `@` may be a password, and must not be taken for a server's name.
+ */
 function splitServers(url: string): string[] {
   return url
-    .split(/,(?=\s*(?:[a-z]+:\/\/|[^@,]+(?:,|$)))/i)
+    .split(/,(?=\s*[a-z]+:\/\/|(?:(?!,\s*[a-z]+:\/\/)[^@])*(?:$|,\s*[a-z]+:\/\/))/i)
     .map((one) => one.trim())
     .filter((one) => one !== '')
 }

@@ -58,7 +58,8 @@ export async function loadPromptModel(
   options: LoadPromptModelOptions = {},
 ): Promise<PromptModel> {
   const settings = checkOptions(options)
-  const [contents, tokenizerDigest] = await Promise.all([readModelFolder(folder), digestTokenizer(folder)])
+  const contents = await readModelFolder(folder) // first: its errors say more
+  const tokenizerDigest = await digestTokenizer(folder)
   const { promptCharsMax, segmentCacheBytes: cacheBytes } = settings
   const opened = openTokenizer(contents, settings)
   const tokenizer = cacheBytes === 0 ? opened : new SegmentTokenizer(opened, { cacheBytes, promptCharsMax })

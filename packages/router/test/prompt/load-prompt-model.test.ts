@@ -136,20 +136,29 @@ test('named templates without a default are served by the first', async () => {
   expect(model.renderChat(ask('x', { tools: [{}] }))).toBe('first')
 })
 
-test('templates see the special tokens, as text or as { content }', async () => {
+// As transformers: only a tokenizer_config.json that lists its tokens speaks alone.
+test.each([
+  ['of special_tokens_map.json first', {}, "<s><e><p>False['<a>', '<b>']"],
+  [
+    'of tokenizer_config.json alone',
+    { added_tokens_decoder: { 0: { content: '<s>' } } },
+    "<s></s>False['<a>', '<b>']",
+  ],
+])('templates see the special tokens %s, as text or as { content }', async (_which, more, text) => {
   const model = await load({
-    'special_tokens_map.json': { pad_token: '<p>', eos_token: 'hidden' },
+    'special_tokens_map.json': { pad_token: '<p>', eos_token: '<e>' },
     'tokenizer_config.json': {
       bos_token: { content: '<s>', lstrip: false },
       eos_token: '</s>',
       unk_token: null,
       add_bos_token: true,
       additional_special_tokens: ['<a>', { content: '<b>' }],
+      ...more,
     },
     'chat_template.jinja':
       '{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ unk_token is defined }}{{ additional_special_tokens }}',
   })
-  expect(model.renderChat(ask('x'))).toBe("<s></s><p>False['<a>', '<b>']")
+  expect(model.renderChat(ask('x'))).toBe(text)
 })
 
 test('templates see tools, documents, keywords and the generation prompt of the body', async () => {
