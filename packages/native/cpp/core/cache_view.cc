@@ -359,6 +359,8 @@ void CacheView::Remove(const KvEvent& event, DecodedKvBatch& batch, KvEventCount
     const std::size_t end = std::min(names.size(), begin + kRun);
     names_.Prefetch(names.subspan(begin, end - begin));
     PrefixIndex::Writer writer(*index_);
+    for (std::size_t at = begin; at < end; ++at)
+      if (const NameSlot slot = names_.Find(names[at])) writer.Prefetch(tier, slot.ours());
     for (std::size_t at = begin; at < end; ++at) {
       if (Drop(writer, tier, names[at])) ++counts.removed_blocks;
       else ++counts.unknown_removals;
